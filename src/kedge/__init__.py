@@ -1,0 +1,65 @@
+"""kedge: find the pairs between two embedding spaces.
+
+>>> import kedge
+>>> x, y = kedge.read_embeddings("x.vec"), kedge.read_embeddings("y.npz")
+>>> discovery = kedge.AnchorDiscovery(n_anchors=300).fit(x, y, kedge.read_pairs("seeds.tsv", x, y))
+>>> discovery.health_.verdict, discovery.pair_keys_[:3]
+
+Names load what they need when first used, so that `import kedge` and `kedge --help` are quick.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from kedge.discovery import AnchorDiscovery, Health, PaperSettings, Schedule, Step, load
+    from kedge.errors import InputError, KedgeError
+    from kedge.spaces import Embeddings, read_embeddings, read_pairs, write_embeddings
+    from kedge.tasks import RetrievalScores, retrieval_scores
+
+_HOME = {
+    "AnchorDiscovery": "kedge.discovery",
+    "Embeddings": "kedge.spaces",
+    "Health": "kedge.discovery",
+    "InputError": "kedge.errors",
+    "KedgeError": "kedge.errors",
+    "PaperSettings": "kedge.discovery",
+    "RetrievalScores": "kedge.tasks",
+    "Schedule": "kedge.discovery",
+    "Step": "kedge.discovery",
+    "load": "kedge.discovery",
+    "read_embeddings": "kedge.spaces",
+    "read_pairs": "kedge.spaces",
+    "retrieval_scores": "kedge.tasks",
+    "write_embeddings": "kedge.spaces",
+}
+
+__all__ = [
+    "AnchorDiscovery",
+    "Embeddings",
+    "Health",
+    "InputError",
+    "KedgeError",
+    "PaperSettings",
+    "RetrievalScores",
+    "Schedule",
+    "Step",
+    "__version__",
+    "load",
+    "read_embeddings",
+    "read_pairs",
+    "retrieval_scores",
+    "write_embeddings",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module 'kedge' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

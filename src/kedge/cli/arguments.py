@@ -1,0 +1,65 @@
+"""Arguments that several verbs share."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
+FORMATS = ".vec .txt .bin (each also .gz), .npz, .npy, .safetensors or .parquet"
+
+
+def add_verb(
+    verbs: Any, name: str, run: Callable[[argparse.Namespace], int], summary: str, examples: str
+) -> argparse.ArgumentParser:
+    """A parser for one verb, with examples under its help, that will call `run`."""
+    parser: argparse.ArgumentParser = verbs.add_parser(
+        name,
+        help=summary[0].lower() + summary[1:].rstrip("."),
+        description=summary,
+        epilog=f"examples:\n{examples}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(run=run)
+    parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
+    return parser
+
+
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """The run folder."""
+    parser.add_argument("run_folder", metavar="RUN", type=Path, help="folder written by `kedge discover`")
+
+
+def add_spaces(parser: argparse.ArgumentParser) -> None:
+    """The two spaces."""
+    parser.add_argument("x", metavar="X", type=Path, help=f"source space: {FORMATS}")
+    parser.add_argument("y", metavar="Y", type=Path, help="target space, likewise")
+
+
+def add_limit(parser: argparse.ArgumentParser) -> None:
+    """How many rows to read."""
+    parser.add_argument("--limit", type=positive, metavar="N", help="read only the first N rows of each file")
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """The file to write."""
+    parser.add_argument("-o", "--out", metavar="OUT", type=Path, required=True, help=f"file to write: {FORMATS}")
+
+
+def positive(text: str) -> int:
+    """An integer of at least 1."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, got {text}")
+    return value
+
+
+def byte_count(text: str) -> int:
+    """A number of bytes such as 500M or 2G."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]?)i?B?", text.strip(), flags=re.IGNORECASE)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"expected a size such as 500M or 2G, got {text!r}")
+    return int(float(found[1]) * _UNITS[found[2].upper()])

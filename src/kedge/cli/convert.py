@@ -1,0 +1,38 @@
+"""`kedge convert`: from one file format to another."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from kedge.cli.arguments import FORMATS, add_limit, add_verb
+
+
+def add_parser(verbs: Any) -> None:
+    """Describe the verb."""
+    parser = add_verb(
+        verbs,
+        "convert",
+        run,
+        "Convert a file of vectors to another format, or keep part of it.",
+        """  kedge convert GoogleNews-vectors-negative300.bin words.safetensors --limit 200000
+  kedge convert wiki.vec.gz some.npz --keys words.txt""",
+    )
+    parser.add_argument("file", metavar="IN", type=Path, help=f"file to read: {FORMATS}")
+    parser.add_argument("out", metavar="OUT", type=Path, help="file to write; its suffix names the format")
+    parser.add_argument("--keys", metavar="FILE", type=Path, help="keep only these keys, one a line")
+    add_limit(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Read and write."""
+    from kedge.cli.output import log_to_stderr
+    from kedge.cli.writing import write_derived
+    from kedge.spaces import read_embeddings, read_key_list
+
+    keys = set(read_key_list(arguments.keys)) if arguments.keys else None
+    space = read_embeddings(arguments.file, limit=arguments.limit, keys=keys)
+    if keys is not None and len(space) < len(keys) and arguments.limit is None:
+        log_to_stderr().info("%d of %d wanted keys are not in %s", len(keys) - len(space), len(keys), arguments.file)
+    return write_derived(arguments, space, space.vectors, "vectors")

@@ -1,0 +1,125 @@
+"""`kedge discover`: the main job, from two files and a few pairs to a run folder."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+from kedge.cli.arguments import add_limit, add_spaces, add_verb, byte_count, positive
+
+EXIT_UNHEALTHY = 3
+
+
+def add_parser(verbs: Any) -> None:
+    """Describe the verb."""
+    parser = add_verb(
+        verbs,
+        "discover",
+        run,
+        "Find anchors, pairs and a map between two spaces, from a few known pairs.",
+        """  kedge discover en.vec fr.vec --seeds seeds.tsv --out RUN
+  kedge discover old.npy new.safetensors --seeds seeds.csv --pairs-by row --anchors 500 --out RUN
+  kedge discover x.npz y.npz --seeds s.tsv --method paper --init random --out RUN   as the paper prints it
+
+The seeds are two columns of keys (X, then Y): .tsv, .csv, or separated by white space.
+RUN gets anchors.tsv, pairs.tsv, seeds.tsv, run.json and the vectors and the map as .safetensors.
+Exit code 3: written, but the result is not healthy (see --force).""",
+    )
+    add_spaces(parser)
+    parser.add_argument("--seeds", metavar="FILE", type=Path, required=True, help="the known pairs")
+    parser.add_argument("--out", metavar="RUN", type=Path, required=True, help="folder to write")
+    chosen = parser.add_mutually_exclusive_group()
+    chosen.add_argument("--anchors", metavar="N", type=positive, default=300, help="number of anchors (300)")
+    chosen.add_argument("--anchor-keys", metavar="FILE", type=Path, help="keys of X to use as anchors, one a line")
+    parser.add_argument(
+        "--anchor-choice",
+        choices=("random", "farthest"),
+        default="random",
+        help="how to choose anchors (random)",
+    )
+    parser.add_argument("--pairs-by", choices=("key", "row"), default="key", help="what the seed file holds (key)")
+    parser.add_argument(
+        "--method", choices=("alternate", "paper"), default="alternate", help="ours, or the paper's optimiser"
+    )
+    parser.add_argument(
+        "--init", choices=("seeds", "random"), default="seeds", help="start of the paper's optimiser (seeds)"
+    )
+    parser.add_argument("--random-state", metavar="N", type=int, default=0, help="same number, same answer (0)")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (auto)")
+    parser.add_argument("--memory", metavar="SIZE", type=byte_count, help="memory for temporaries, e.g. 500M (256M)")
+    parser.add_argument("--no-center", action="store_true", help="do not take the mean off the spaces")
+    add_limit(parser)
+    parser.add_argument("--overwrite", action="store_true", help="replace a run that is there already")
+    parser.add_argument("--force", action="store_true", help="exit with 0 also when the result is not healthy")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Read, check, discover, write, and say how it went."""
+    from kedge.cli.output import health_line, log_to_stderr, notes, print_json, results
+    from kedge.cli.progress import progress_bar
+    from kedge.cli.provenance import describe_input
+    from kedge.discovery import AnchorDiscovery, check_target
+    from kedge.matching import DEFAULT_BUDGET
+    from kedge.spaces import read_embeddings, read_key_list, read_pairs
+    from kedge.spaces.memory import require_memory
+
+    check_target(arguments.out, overwrite=arguments.overwrite)
+    budget = arguments.memory or DEFAULT_BUDGET
+    require_memory(budget, "--memory", "give a smaller budget")
+    log = log_to_stderr()
+    began = time.perf_counter()
+    x = read_embeddings(arguments.x, limit=arguments.limit)
+    y = read_embeddings(arguments.y, limit=arguments.limit)
+    seeds = read_pairs(arguments.seeds, x, y, by=arguments.pairs_by)
+    anchors = read_key_list(arguments.anchor_keys) if arguments.anchor_keys else None
+    log.info("%s: %d x %d, %s: %d x %d, %d seeds", x.source, len(x), x.dim, y.source, len(y), y.dim, len(seeds))
+    read_seconds = time.perf_counter() - began
+
+    with progress_bar() as on_step:
+        discovery = AnchorDiscovery(
+            n_anchors=arguments.anchors,
+            method=arguments.method,
+            init=arguments.init,
+            anchor_choice=arguments.anchor_choice,
+            center=not arguments.no_center,
+            memory_budget=budget,
+            device=arguments.device,
+            random_state=arguments.random_state,
+            on_step=on_step,
+        ).fit(x, y, seeds, anchors)
+    fit_seconds = time.perf_counter() - began - read_seconds
+    extra = {
+        "inputs": {
+            "x": describe_input(arguments.x, x),
+            "y": describe_input(arguments.y, y),
+            "seeds": describe_input(arguments.seeds),
+            "limit": arguments.limit,
+        },
+        "timings": {"read_seconds": round(read_seconds, 3), "fit_seconds": round(fit_seconds, 3)},
+    }
+    discovery.save(arguments.out, overwrite=arguments.overwrite, extra=extra)
+
+    health = discovery.health_
+    if arguments.json:
+        print_json(
+            {
+                "run": str(arguments.out),
+                "health": health,
+                "anchors": len(discovery.anchors_x_),
+                "pairs": len(discovery.pairs_),
+                "seconds": round(time.perf_counter() - began, 2),
+            }
+        )
+    else:
+        console = results()
+        console.print(health_line(health))
+        console.print(f"{len(discovery.pairs_)} pairs and {len(discovery.anchors_x_)} anchors in {arguments.out}")
+        for (left, right), confidence in list(zip(discovery.pair_keys_, discovery.pair_confidence_, strict=True))[:5]:
+            console.print(f"  {left} = {right}  ({confidence:.2f})", markup=False)
+        console.print(f"next: kedge search {arguments.out} {arguments.x} {arguments.y} KEY", markup=False)
+    if health.verdict != "aligned":
+        notes().print(f"[bold red]WARNING[/] the result is {health.verdict}: do not trust it. {health.advice}")
+        return 0 if arguments.force else EXIT_UNHEALTHY
+    return 0

@@ -1,0 +1,85 @@
+"""`kedge info`: what is in a file or a run."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kedge.cli.arguments import add_limit, add_verb
+
+if TYPE_CHECKING:
+    from kedge.spaces import Embeddings
+
+
+def add_parser(verbs: Any) -> None:
+    """Describe the verb."""
+    parser = add_verb(
+        verbs,
+        "info",
+        run,
+        "Describe a file of vectors, or a run.",
+        """  kedge info words.vec
+  kedge info RUN --json""",
+    )
+    parser.add_argument("path", metavar="FILE|RUN", type=Path, help="file of vectors, or run folder")
+    add_limit(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Describe and print."""
+    from kedge.cli.output import print_json, results
+    from kedge.discovery import read_description
+    from kedge.spaces import read_embeddings
+
+    if arguments.path.is_dir():
+        described = read_description(arguments.path)
+        shown = _run_lines(described)
+    else:
+        described = _space(read_embeddings(arguments.path, limit=arguments.limit))
+        shown = [(name, str(value)) for name, value in described.items()]
+    if arguments.json:
+        print_json(described)
+    else:
+        for name, value in shown:
+            results().print(f"{name:<16} {value}", markup=False)
+    return 0
+
+
+def _space(space: Embeddings) -> dict[str, Any]:
+    import numpy as np
+
+    norms = np.linalg.norm(space.vectors, axis=1)
+    centre = np.mean(space.vectors / norms[:, None], axis=0)
+    return {
+        "file": space.source,
+        "rows": len(space),
+        "dimensions": space.dim,
+        "memory-mapped": isinstance(space.vectors, np.memmap) or not space.vectors.flags.owndata,
+        "norms": f"{norms.min():.3g} to {norms.max():.3g}, mean {norms.mean():.3g}",
+        "centre": f"length {np.linalg.norm(centre):.3f} of unit vectors (0: centred; 1: all alike)",
+        "first keys": ", ".join(space.keys[:5]),
+    }
+
+
+def _run_lines(described: dict[str, Any]) -> list[tuple[str, str]]:
+    settings, health = described["settings"], described["health"]
+    inputs = described.get("inputs", {})
+    return [
+        (
+            "run by",
+            f"kedge {described['kedge']}, method {settings['method']}, random state {settings['random_state']}",
+        ),
+        *(
+            (name, f"{file['file']}, sha256 {file['sha256'][:12]}")
+            for name, file in inputs.items()
+            if isinstance(file, dict)
+        ),
+        ("found", ", ".join(f"{name} {value}" for name, value in described["counts"].items())),
+        (
+            "iterations",
+            f"{described['iterations']}, {'settled' if described['converged'] else 'not settled'}",
+        ),
+        ("health", f"{health['verdict']} ({health['score']:.2f}): {health['reason']}"),
+        ("advice", health["advice"]),
+    ]

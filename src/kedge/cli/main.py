@@ -1,0 +1,72 @@
+"""The `kedge` command: parse, run a verb, turn errors into one clear line and an exit code.
+
+Exit codes: 0 done; 2 bad input, nothing written; 3 written, but the result is not healthy; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from kedge import __version__
+from kedge.cli import convert, demo, discover, evaluate, info, project, search, translate
+from kedge.errors import KedgeError
+
+_VERBS = (demo, discover, evaluate, search, translate, project, convert, info)
+
+EXIT_BAD_INPUT = 2
+EXIT_INTERRUPTED = 130
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    parser = argparse.ArgumentParser(
+        prog="kedge",
+        description="Find the pairs between two embedding spaces, from a handful of known ones.",
+        epilog="""examples:
+  kedge demo                                              see it work on real words
+  kedge discover x.vec y.npz --seeds seeds.tsv --out RUN  find anchors and pairs
+  kedge search RUN x.vec y.npz cat dog                    neighbours of X's words in Y
+  kedge VERB --help                                       more about one verb""",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"kedge {__version__}")
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+    for verb in _VERBS:
+        verb.add_parser(verbs)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    parsed = build_parser().parse_args(arguments)
+    try:
+        return int(parsed.run(parsed))
+    except KedgeError as error:
+        return _fail(str(error))
+    except MemoryError:
+        return _fail("not enough memory; use --limit, or --memory with a smaller budget")
+    except BrokenPipeError:  # the reader of stdout, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        return _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+    except KeyboardInterrupt:
+        print("kedge: interrupted, nothing was written", file=sys.stderr)  # noqa: T201
+        return EXIT_INTERRUPTED
+
+
+def entry_point() -> NoReturn:
+    """What the `kedge` script calls."""
+    # Asked to stop politely, clean up as on Ctrl-C.
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    sys.exit(main())
+
+
+def _fail(message: str) -> int:
+    print(f"kedge: error: {message}", file=sys.stderr)  # noqa: T201
+    return EXIT_BAD_INPUT

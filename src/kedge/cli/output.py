@@ -1,0 +1,67 @@
+"""What the verbs print: results on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, is_dataclass
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from kedge.discovery import Health
+
+_COLOURS = {"aligned": "green", "doubtful": "yellow", "not aligned": "red"}
+
+
+def results() -> Console:
+    """For results; plain text when stdout is no terminal."""
+    return Console(highlight=False, soft_wrap=True)
+
+
+def notes() -> Console:
+    """For progress, logs and warnings."""
+    return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def print_json(value: Mapping[str, Any]) -> None:
+    """One JSON object on stdout."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2, default=_jsonable) + "\n")
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, title: str | None = None) -> None:
+    """A small table on stdout; the first column is text, the others are figures."""
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for position, column in enumerate(columns):
+        table.add_column(column, justify="left" if position == 0 else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*(escape(cell) for cell in row))
+    results().print(table)
+
+
+def health_line(health: Health) -> str:
+    """The verdict in one line, with colour markup."""
+    colour = _COLOURS[health.verdict]
+    return f"[bold {colour}]{health.verdict.upper()}[/] (health {health.score:.2f}): {health.reason}"
+
+
+def log_to_stderr() -> logging.Logger:
+    """The command line's logger, writing to stderr."""
+    logger = logging.getLogger("kedge")
+    if not logger.handlers:
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(logging.Formatter("kedge: %(message)s"))
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+    return logger
+
+
+def _jsonable(value: object) -> object:
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    raise TypeError(f"cannot be written as JSON: {type(value).__name__}")

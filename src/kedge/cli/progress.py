@@ -1,0 +1,48 @@
+"""The progress bar: follows the steps of a discovery, on stderr, only on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from kedge.cli.output import notes
+from kedge.discovery import Step
+from kedge.discovery.steps import OnStep
+
+_LABELS = {
+    "anneal": "annealing",
+    "finish": "finishing on all rows",
+    "judge": "judging",
+    "paper": "paper's optimiser",
+}
+
+
+@contextmanager
+def progress_bar() -> Iterator[OnStep]:
+    """Yield a callback for `on_step` that draws one bar a stage."""
+    console = notes()
+    with Progress(
+        TextColumn("{task.description:<22}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.completed}/{task.total}"),
+        TextColumn("{task.fields[figures]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        disable=not console.is_terminal,
+        transient=True,
+    ) as progress:
+        tasks: dict[str, TaskID] = {}
+
+        def on_step(step: Step) -> None:
+            if step.stage not in tasks:
+                for done in tasks.values():  # a stage may end before its last possible step
+                    progress.update(done, total=progress.tasks[done].completed)
+                label = _LABELS.get(step.stage, step.stage)
+                tasks[step.stage] = progress.add_task(label, total=step.total, figures="")
+            figures = "  ".join(f"{name} {value:.3g}" for name, value in step.figures.items())
+            progress.update(tasks[step.stage], completed=step.index, figures=figures)
+
+        yield on_step

@@ -1,0 +1,46 @@
+"""`kedge search`: neighbours of X's keys in Y."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from kedge.cli.arguments import add_limit, add_run, add_spaces, add_verb, positive
+
+
+def add_parser(verbs: Any) -> None:
+    """Describe the verb."""
+    parser = add_verb(
+        verbs,
+        "search",
+        run,
+        "Show the nearest rows of Y for keys of X, carried across by the run's map.",
+        """  kedge search RUN x.vec y.vec cat dog
+  kedge search RUN x.vec y.vec cat -k 10 --json""",
+    )
+    add_run(parser)
+    add_spaces(parser)
+    parser.add_argument("keys", metavar="WORD", nargs="+", help="keys of X")
+    parser.add_argument("-k", type=positive, default=5, help="how many neighbours (5)")
+    add_limit(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Look the keys up and print their neighbours."""
+    from kedge.cli.output import print_json, results
+    from kedge.discovery import load
+    from kedge.spaces import read_embeddings
+    from kedge.tasks import search
+
+    discovery = load(arguments.run_folder)
+    x = read_embeddings(arguments.x, limit=arguments.limit)
+    y = read_embeddings(arguments.y, limit=arguments.limit)
+    found = search(discovery, x, y, arguments.keys, arguments.k)
+    if arguments.json:
+        print_json({key: [near._asdict() for near in neighbours] for key, neighbours in found.items()})
+        return 0
+    console = results()
+    for key, neighbours in found.items():
+        listed = "  ".join(f"{near.key} {near.similarity:.2f}" for near in neighbours)
+        console.print(f"{key}:  {listed}", markup=False)
+    return 0

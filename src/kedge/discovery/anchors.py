@@ -1,0 +1,76 @@
+"""Which rows of X serve as anchors, and which rows of Y stand for them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from kedge.discovery.problem import Problem
+from kedge.errors import InputError
+from kedge.matching import assign_distinct
+
+AnchorChoice = Literal["random", "farthest"]
+
+# Far below any similarity, so that a row of Y that a seed has taken is nobody else's.
+_TAKEN = 1e6
+
+
+def choose_anchors(problem: Problem, count: int, how: AnchorChoice, generator: torch.Generator) -> Tensor:
+    """`count` distinct rows (a,) of X: the seeds first, then others at random or far from all chosen so far.
+
+    With more seeds than anchors, a random part of the seeds.
+    """
+    seeds = problem.seeds_x
+    if count <= len(seeds):
+        return seeds[torch.randperm(len(seeds), generator=generator)[:count].to(seeds.device)]
+    if how == "farthest":
+        return _farthest(problem.x, count, seeds, generator)
+    free = torch.ones(len(problem.x), dtype=torch.bool)
+    free[seeds.cpu()] = False
+    others = free.nonzero(as_tuple=True)[0]
+    drawn = others[torch.randperm(len(others), generator=generator)[: count - len(seeds)]]
+    return torch.cat([seeds, drawn.to(seeds.device)])
+
+
+def snap(problem: Problem, anchors: Tensor, estimates: Tensor, column_penalty: Tensor | None = None) -> Tensor:
+    """Distinct rows (a,) of Y for the anchors; seeds keep the row they came with.
+
+    Parameters
+    ----------
+    anchors : Tensor, shape (a,)
+        Rows of X.
+    estimates : Tensor, shape (a, dy)
+        Unit vectors in Y that stand for them.
+    column_penalty : Tensor, shape (m,), optional
+        Taken off the similarity of each row of Y.
+    """
+    rows = problem.seed_partners(anchors)
+    open_places = rows < 0
+    if bool(open_places.any()):
+        penalty = problem.y.new_zeros(len(problem.y)) if column_penalty is None else column_penalty.clone()
+        penalty[rows[~open_places]] = _TAKEN
+        rows[open_places] = assign_distinct(estimates[open_places], problem.y, penalty, budget=problem.budget)
+    return rows
+
+
+def _farthest(x: Tensor, count: int, chosen: Tensor, generator: torch.Generator) -> Tensor:
+    """Farthest-point sampling on the sphere: each next row is the one least similar to all before it."""
+    rows = chosen.tolist()
+    if not rows:
+        rows = [int(torch.randint(len(x), (1,), generator=generator))]
+    closest = (x @ x[rows].T).amax(dim=1)
+    while len(rows) < count:
+        closest[rows[-1]] = torch.inf
+        rows.append(int(closest.argmin()))
+        closest = torch.maximum(closest, x @ x[rows[-1]])
+    return torch.tensor(rows, device=x.device)
+
+
+def check_anchor_count(count: int, rows_x: int, rows_y: int) -> None:
+    """Anchors are distinct rows on both sides."""
+    if not 1 <= count <= min(rows_x, rows_y):
+        raise InputError(
+            f"n_anchors must be between 1 and the rows of the smaller space ({min(rows_x, rows_y)}), got {count}"
+        )

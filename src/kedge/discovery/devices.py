@@ -1,0 +1,48 @@
+"""Where to compute, and how vectors get there."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from kedge.errors import InputError
+from kedge.geometry import centre_of, normalise, unit
+
+# Rows that travel at once: a memory-mapped file never has to fit in memory in another form.
+_ROWS = 65_536
+
+
+def resolve_device(name: str) -> torch.device:
+    """The torch device for a name; "auto" takes a CUDA GPU where there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise InputError(f"device must be 'auto', 'cpu', 'cuda' or 'cuda:N', got {name!r}") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise InputError(f"device {name!r} was asked for, but torch {torch.__version__} sees no CUDA GPU; use 'cpu'")
+    if device.type not in ("cpu", "cuda"):
+        raise InputError(f"device must be 'auto', 'cpu', 'cuda' or 'cuda:N', got {name!r}")
+    return device
+
+
+def load_normalised(
+    vectors: NDArray[np.float32], device: torch.device, *, centre: bool
+) -> tuple[Tensor, Tensor | None, float]:
+    """Unit rows (n, d) on the device, the centre (d,) taken off them, and the mean norm that left."""
+    loaded = torch.empty(vectors.shape, device=device)
+    for begin in range(0, len(vectors), _ROWS):
+        block = np.array(vectors[begin : begin + _ROWS])  # a copy: a memory map may be read-only
+        loaded[begin : begin + len(block)] = unit(torch.from_numpy(block).to(device))
+    if not centre:
+        return loaded, None, 1.0
+    middle = centre_of(loaded)
+    spread = 0.0
+    for begin in range(0, len(loaded), _ROWS):
+        rows = slice(begin, begin + _ROWS)
+        spread += float((loaded[rows] - middle).norm(dim=1).sum())
+        loaded[rows] = normalise(loaded[rows], middle)
+    return loaded, middle, spread / len(loaded)

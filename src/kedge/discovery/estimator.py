@@ -1,0 +1,322 @@
+"""`AnchorDiscovery`: two spaces and a few pairs in, anchors, a match, a map and a verdict out."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, overload
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from kedge.discovery import storage
+from kedge.discovery.alignment import Alignment
+from kedge.discovery.alternation import Schedule, discover_by_alternation
+from kedge.discovery.anchors import AnchorChoice, check_anchor_count, choose_anchors
+from kedge.discovery.devices import load_normalised, resolve_device
+from kedge.discovery.inputs import as_anchor_rows, as_seed_rows, as_space, as_vectors
+from kedge.discovery.judgement import Judgement, judge
+from kedge.discovery.paper import PaperInit, PaperSettings, discover_by_paper
+from kedge.discovery.problem import Problem
+from kedge.discovery.steps import OnStep, Step
+from kedge.errors import InputError, NotFittedError
+from kedge.geometry import normalise, relative, unit
+from kedge.matching import DEFAULT_BUDGET
+from kedge.spaces import Embeddings
+
+Method = Literal["alternate", "paper"]
+AnchorKind = Literal["free", "snapped", "seeds"]
+
+_FEWEST_SEEDS = {("alternate", "seeds"): 3, ("paper", "seeds"): 3, ("paper", "random"): 1}
+
+
+class AnchorDiscovery:
+    """Find parallel anchors, and a partner for every row, between two spaces.
+
+    Parameters
+    ----------
+    n_anchors : int
+        How many rows of X serve as anchors; ignored when `fit` is given anchors.
+    method : {"alternate", "paper"}
+        The default alternates a closed-form map and a match; "paper" is the paper's optimiser.
+    init : {"seeds", "random"}
+        How the paper's free anchors start: from the rotation the seeds imply, or from noise as printed.
+    anchor_choice : {"random", "farthest"}
+        How anchors beyond the seeds are chosen.
+    center : bool
+        Take the mean off both spaces (after scaling to unit norm); usually a large gain.
+    schedule : Schedule
+        Sizes and rounds of the default method.
+    paper : PaperSettings
+        Settings of the paper's optimiser.
+    memory_budget : int
+        Bytes for temporaries; the inputs themselves come on top.
+    device : str
+        "auto", "cpu", "cuda" or "cuda:N".
+    random_state : int
+        The same number gives the same answer on the same machine.
+    on_step : callable, optional
+        Called with a `Step` after each step.
+
+    Attributes
+    ----------
+    anchors_x_, anchors_y_ : int arrays, shape (a,)
+        The anchors as rows of X, and the distinct rows of Y they were snapped to.
+    anchor_confidence_ : float array, shape (a,)
+        Probability that a snapped anchor is right; 1 for seeds.
+    anchor_is_seed_ : bool array, shape (a,)
+    free_anchors_ : float array, shape (a, dy)
+        Unit vectors in (normalised) Y that stand for the anchors best.
+    match_, confidence_ : arrays, shape (n,)
+        For every row of X its best row of Y, and the probability that it is right.
+    pairs_ : int array, shape (p, 2)
+        The mutual pairs, surest first; a row without one has no counterpart it is sure of.
+    pair_confidence_ : float array, shape (p,)
+    anchor_keys_, pair_keys_, seed_keys_ : lists of (x key, y key)
+    map_ : float array, shape (dx, dy)
+        The linear map between the normalised spaces.
+    health_ : Health
+        Whether it worked, judged without labels.
+    history_ : tuple of Step
+    n_iter_ : int
+    converged_ : bool
+
+    Examples
+    --------
+    >>> discovery = AnchorDiscovery(n_anchors=300, random_state=0)
+    >>> discovery.fit(x, y, seeds=[("cat", "chat"), ...])
+    >>> discovery.health_.verdict
+    'aligned'
+    """
+
+    def __init__(
+        self,
+        *,
+        n_anchors: int = 300,
+        method: Method = "alternate",
+        init: PaperInit = "seeds",
+        anchor_choice: AnchorChoice = "random",
+        center: bool = True,
+        schedule: Schedule | None = None,
+        paper: PaperSettings | None = None,
+        memory_budget: int = DEFAULT_BUDGET,
+        device: str = "auto",
+        random_state: int = 0,
+        on_step: OnStep | None = None,
+    ) -> None:
+        self.n_anchors = n_anchors
+        self.method = method
+        self.init = init
+        self.anchor_choice = anchor_choice
+        self.center = center
+        self.schedule = schedule
+        self.paper = paper
+        self.memory_budget = memory_budget
+        self.device = device
+        self.random_state = random_state
+        self.on_step = on_step
+
+    # -- scikit-learn manners ---------------------------------------------------------------------
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - scikit-learn's signature
+        """Constructor parameters by name."""
+        return {name: getattr(self, name) for name in _parameter_names()}
+
+    def set_params(self, **params: Any) -> AnchorDiscovery:
+        """Set constructor parameters by name."""
+        for name, value in params.items():
+            if name not in _parameter_names():
+                raise InputError(f"AnchorDiscovery has no parameter {name!r}; it has {', '.join(_parameter_names())}")
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        defaults = inspect.signature(AnchorDiscovery).parameters
+        changed = (f"{k}={v!r}" for k, v in self.get_params().items() if v != defaults[k].default)
+        return f"AnchorDiscovery({', '.join(changed)})"
+
+    # -- fitting ----------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        x: Embeddings | ArrayLike,
+        y: Embeddings | ArrayLike,
+        seeds: Sequence[tuple[str, str]] | ArrayLike,
+        anchors: Sequence[str] | ArrayLike | None = None,
+    ) -> AnchorDiscovery:
+        """Discover anchors and pairs.
+
+        Parameters
+        ----------
+        x, y : Embeddings or array, shapes (n, dx) and (m, dy)
+        seeds : pairs of keys, or int array of shape (s, 2)
+            Known pairs, as keys (when x and y are Embeddings) or rows.
+        anchors : keys or rows of X, optional
+            The anchors to use instead of choosing `n_anchors`.
+        """
+        self._check_parameters()
+        space_x, space_y = as_space(x, "x"), as_space(y, "y")
+        seed_rows = as_seed_rows(seeds, space_x, space_y, _FEWEST_SEEDS[self.method, self.init])
+        if anchors is None:
+            check_anchor_count(self.n_anchors, len(space_x), len(space_y))
+            anchor_rows = None
+        else:
+            anchor_rows = as_anchor_rows(anchors, space_x)
+            check_anchor_count(len(anchor_rows), len(space_x), len(space_y))
+
+        device = resolve_device(self.device)
+        generator = torch.Generator().manual_seed(self.random_state)
+        unit_x, centre_x, _ = load_normalised(space_x.vectors, device, centre=self.center)
+        unit_y, centre_y, spread_y = load_normalised(space_y.vectors, device, centre=self.center)
+        seeds_x, seeds_y = torch.from_numpy(seed_rows.T.copy()).to(device)
+        problem = Problem(unit_x, unit_y, seeds_x, seeds_y, self.memory_budget)
+        if anchor_rows is None:
+            chosen = choose_anchors(problem, self.n_anchors, self.anchor_choice, generator)
+        else:
+            chosen = torch.from_numpy(anchor_rows).to(device)
+        if self.method == "paper":
+            settings = self.paper or PaperSettings()
+            alignment = discover_by_paper(problem, chosen, self.init, settings, generator, self._report)
+        else:
+            schedule = self.schedule or Schedule()
+            alignment = discover_by_alternation(problem, chosen, schedule, generator, self._report)
+        judgement = judge(problem, alignment.match, generator, self._report)
+        self._learn(problem, chosen, alignment, judgement)
+        self.centre_x_, self.centre_y_, self.spread_y_ = _numpy(centre_x), _numpy(centre_y), spread_y
+        self.anchor_keys_ = _key_pairs(space_x, space_y, np.stack([self.anchors_x_, self.anchors_y_], axis=1))
+        self.pair_keys_ = _key_pairs(space_x, space_y, self.pairs_)
+        self.seed_keys_ = _key_pairs(space_x, space_y, self.seeds_)
+        return self
+
+    def _learn(self, problem: Problem, anchors: Tensor, alignment: Alignment, judgement: Judgement) -> None:
+        """Set the learned attributes, as NumPy arrays."""
+        match = alignment.match
+        rows_x, rows_y = match.pairs()
+        confidence = judgement.confidence(_numpy(match.margin))
+        pair_confidence = confidence[_numpy(rows_x)]
+        order = np.argsort(-pair_confidence, kind="stable")
+
+        self.anchors_x_, self.anchors_y_ = _numpy(anchors), _numpy(alignment.snapped_anchors)
+        self.anchor_is_seed_ = _numpy(problem.seed_partners(anchors) >= 0)
+        self.anchor_confidence_ = judgement.confidence(_numpy(_anchor_margins(problem, anchors, alignment)))
+        self.anchor_vectors_ = _numpy(problem.x[anchors])
+        self.free_anchors_ = _numpy(alignment.free_anchors)
+        self.snapped_anchors_ = _numpy(problem.y[alignment.snapped_anchors])
+        self.seeds_ = np.stack([_numpy(problem.seeds_x), _numpy(problem.seeds_y)], axis=1)
+        self.seed_vectors_x_, self.seed_vectors_y_ = (
+            _numpy(problem.x[problem.seeds_x]),
+            _numpy(problem.y[problem.seeds_y]),
+        )
+        self.match_, self.confidence_ = _numpy(match.partner), confidence
+        self.pairs_ = np.stack([_numpy(rows_x), _numpy(rows_y)], axis=1)[order]
+        self.pair_confidence_ = pair_confidence[order]
+        self.map_ = _numpy(alignment.map)
+        self.health_ = judgement.health
+        self.history_, self.n_iter_ = alignment.history, len(alignment.history)
+        self.converged_ = alignment.converged
+
+    def _check_parameters(self) -> None:
+        if (self.method, self.init) not in _FEWEST_SEEDS:
+            allowed = ", ".join(f"method={method!r} with init={init!r}" for method, init in _FEWEST_SEEDS)
+            raise InputError(f"no such method: {self.method!r} with init={self.init!r}; there are {allowed}")
+        if self.anchor_choice not in ("random", "farthest"):
+            raise InputError(f"anchor_choice must be 'random' or 'farthest', got {self.anchor_choice!r}")
+
+    def _report(self, step: Step) -> None:
+        if self.on_step is not None:
+            self.on_step(step)
+
+    # -- using ------------------------------------------------------------------------------------
+
+    def normalise_x(self, vectors: Embeddings | ArrayLike) -> NDArray[np.float32]:
+        """Unit norm and centring as in `fit`, for vectors (k, dx) of X."""
+        self._check_fitted()
+        return _normalised(as_vectors(vectors, self.map_.shape[0], "X"), self.centre_x_)
+
+    def normalise_y(self, vectors: Embeddings | ArrayLike) -> NDArray[np.float32]:
+        """Unit norm and centring as in `fit`, for vectors (k, dy) of Y."""
+        self._check_fitted()
+        return _normalised(as_vectors(vectors, self.map_.shape[1], "Y"), self.centre_y_)
+
+    def transform_x(self, vectors: Embeddings | ArrayLike, *, anchors: AnchorKind = "free") -> NDArray[np.float32]:
+        """Relative coordinates (k, a) of vectors (k, dx) of X: cosines to the anchors.
+
+        `anchors="seeds"` uses the seeds alone; "free" and "snapped" are the same on this side.
+        """
+        normalised = self.normalise_x(vectors)
+        references = {
+            "free": self.anchor_vectors_,
+            "snapped": self.anchor_vectors_,
+            "seeds": self.seed_vectors_x_,
+        }
+        return relative(normalised, _chosen(references, anchors))
+
+    def transform_y(self, vectors: Embeddings | ArrayLike, *, anchors: AnchorKind = "free") -> NDArray[np.float32]:
+        """Relative coordinates (k, a) of vectors (k, dy) of Y, comparable with those of X."""
+        normalised = self.normalise_y(vectors)
+        references = {
+            "free": self.free_anchors_,
+            "snapped": self.snapped_anchors_,
+            "seeds": self.seed_vectors_y_,
+        }
+        return relative(normalised, _chosen(references, anchors))
+
+    def translate(self, vectors: Embeddings | ArrayLike) -> NDArray[np.float32]:
+        """Carry vectors (k, dx) of X into Y: unit vectors (k, dy) to compare with Y's own by cosine."""
+        mapped = unit(torch.from_numpy(self.normalise_x(vectors) @ self.map_))
+        if self.centre_y_ is None:
+            return _numpy(mapped)
+        # Undo Y's centring: a row of Y is its centre plus, on average, a step of length `spread_y_`.
+        return _numpy(unit(torch.from_numpy(self.centre_y_) + self.spread_y_ * mapped))
+
+    def save(self, folder: str | Path, *, overwrite: bool = False, extra: Mapping[str, Any] | None = None) -> None:
+        """Write a run folder (safetensors, JSON, TSV); `extra` entries go into `run.json`."""
+        self._check_fitted()
+        storage.save(self, Path(folder), overwrite=overwrite, extra=extra or {})
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "map_"):
+            raise NotFittedError("this AnchorDiscovery is not fitted yet; call fit first")
+
+
+def _anchor_margins(problem: Problem, anchors: Tensor, alignment: Alignment) -> Tensor:
+    """By how much each anchor's snapped row beats its best rival (a,); negative when it is not the best."""
+    match, snapped = alignment.match, alignment.snapped_anchors
+    mapped = unit(problem.x[anchors] @ alignment.map)
+
+    def score(rows: Tensor) -> Tensor:
+        return (mapped * problem.y[rows]).sum(dim=1) - match.column_hubness[rows]
+
+    best = match.partner[anchors]
+    return torch.where(snapped == best, match.margin[anchors], (score(snapped) - score(best)).clamp_max(0))
+
+
+def _key_pairs(x: Embeddings, y: Embeddings, rows: NDArray[np.int64]) -> list[tuple[str, str]]:
+    return [(x.keys[left], y.keys[right]) for left, right in rows.tolist()]
+
+
+def _parameter_names() -> list[str]:
+    return [name for name in inspect.signature(AnchorDiscovery.__init__).parameters if name != "self"]
+
+
+def _chosen(references: Mapping[str, NDArray[np.float32]], kind: str) -> NDArray[np.float32]:
+    if kind not in references:
+        raise InputError(f"anchors must be one of {', '.join(references)}, got {kind!r}")
+    return references[kind]
+
+
+def _normalised(vectors: NDArray[np.float32], centre: NDArray[np.float32] | None) -> NDArray[np.float32]:
+    # A copy: torch wants writable memory and the vectors may be a read-only map.
+    loaded = torch.from_numpy(np.array(vectors))
+    return _numpy(normalise(loaded, None if centre is None else torch.from_numpy(centre)))
+
+
+@overload
+def _numpy(tensor: Tensor) -> NDArray[Any]: ...
+@overload
+def _numpy(tensor: Tensor | None) -> NDArray[Any] | None: ...
+def _numpy(tensor: Tensor | None) -> NDArray[Any] | None:
+    return None if tensor is None else tensor.cpu().numpy()

@@ -1,0 +1,97 @@
+"""What users hand to the estimator, checked and turned into spaces and rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from kedge.errors import InputError
+from kedge.spaces import Embeddings, rows_from_key_pairs
+
+
+def as_space(space: Embeddings | ArrayLike, name: str) -> Embeddings:
+    """Embeddings as they are; an array (n, d) gets its row numbers as keys."""
+    if isinstance(space, Embeddings):
+        return space
+    vectors = _as_array(space, name)
+    return Embeddings([str(row) for row in range(len(vectors))] if vectors.ndim else [], vectors, name)
+
+
+def as_vectors(vectors: Embeddings | ArrayLike, dim: int, name: str) -> NDArray[np.float32]:
+    """New vectors (n, dim) for a fitted space."""
+    checked = as_space(vectors, "vectors").vectors
+    if checked.shape[1] != dim:
+        raise InputError(f"vectors have {checked.shape[1]} dimensions, {name} of this run has {dim}")
+    return checked
+
+
+def as_seed_rows(
+    seeds: Sequence[tuple[str, str]] | ArrayLike, x: Embeddings, y: Embeddings, fewest: int
+) -> NDArray[np.int64]:
+    """Seeds as distinct rows (s, 2), none of which contradicts another."""
+    if isinstance(seeds, Sequence) and len(seeds) and _is_key_pair(seeds[0]):
+        rows = rows_from_key_pairs(cast(Sequence[tuple[str, str]], seeds), x, y)
+    else:
+        rows = np.asarray(seeds)
+        if rows.size == 0:
+            rows = np.empty((0, 2), dtype=np.int64)
+        if rows.ndim != 2 or rows.shape[1] != 2 or not np.issubdtype(rows.dtype, np.integer):
+            raise InputError(
+                f"seeds must be pairs of keys or an integer array of shape (s, 2), "
+                f"got shape {rows.shape}, dtype {rows.dtype}"
+            )
+        rows = rows.astype(np.int64)
+        for column, space, name in ((0, x, "x"), (1, y, "y")):
+            outside = (rows[:, column] < 0) | (rows[:, column] >= len(space))
+            if outside.any():
+                raise InputError(
+                    f"seeds: {rows[outside][0, column]} is no row of {name}; rows are 0 to {len(space) - 1}"
+                )
+    rows = np.asarray(list(dict.fromkeys(map(tuple, rows.tolist()))), dtype=np.int64).reshape(-1, 2)
+    _refuse_contradictions(rows, x, y)
+    if len(rows) < fewest:
+        raise InputError(f"seeds: this method needs at least {fewest} distinct pairs, got {len(rows)}; add more")
+    return rows
+
+
+def as_anchor_rows(anchors: Sequence[str] | ArrayLike, x: Embeddings) -> NDArray[np.int64]:
+    """Anchors given by keys or rows, as distinct rows (a,) of X."""
+    if isinstance(anchors, Sequence) and len(anchors) and isinstance(anchors[0], str):
+        rows = x.rows(cast(Sequence[str], anchors))
+    else:
+        rows = np.asarray(anchors)
+        if rows.ndim != 1 or not np.issubdtype(rows.dtype, np.integer):
+            raise InputError(f"anchors must be keys or a list of rows of x, got shape {rows.shape}, dtype {rows.dtype}")
+        if len(rows) and not (rows.min() >= 0 and rows.max() < len(x)):
+            raise InputError(f"anchors: rows of x are 0 to {len(x) - 1}, got {rows.min()} to {rows.max()}")
+        rows = rows.astype(np.int64)
+    repeated = np.flatnonzero(np.bincount(rows, minlength=1) > 1)
+    if len(repeated):
+        raise InputError(f"anchors: {x.keys[repeated[0]]!r} is given twice; anchors must be distinct")
+    return rows
+
+
+def _is_key_pair(pair: object) -> bool:
+    return isinstance(pair, Sequence) and len(pair) == 2 and all(isinstance(key, str) for key in pair)
+
+
+def _refuse_contradictions(rows: NDArray[np.int64], x: Embeddings, y: Embeddings) -> None:
+    for column in (0, 1):
+        seen: dict[int, tuple[int, int]] = {}
+        for left, right in rows.tolist():
+            other = seen.setdefault((left, right)[column], (left, right))
+            if other != (left, right):
+                first, second = ((x.keys[a], y.keys[b]) for a, b in (other, (left, right)))
+                raise InputError(f"seeds contradict each other: {first} and {second}; keep one of the two")
+
+
+def _as_array(values: object, name: str) -> NDArray[np.floating]:
+    if hasattr(values, "detach"):  # a torch tensor, perhaps bfloat16 or on a GPU
+        values = values.detach().cpu().float().numpy()
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        raise InputError(f"{name}: rows must have the same number of dimensions ({error})") from error

@@ -1,0 +1,112 @@
+"""The paper's own optimiser: Adam over free anchors on the sphere, the match re-estimated at every step.
+
+Notation as in the paper: A_X are the anchors of X, R_X = rr(X, A_X), A~_Y the free anchors, Pi the match.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from kedge.discovery.alignment import Alignment, fit_map
+from kedge.discovery.anchors import snap
+from kedge.discovery.problem import Problem
+from kedge.discovery.start import match_by_seeds
+from kedge.discovery.steps import OnStep, Step
+from kedge.errors import InputError
+from kedge.geometry import exponential_map, orthogonal_map, relative, unit
+from kedge.matching import BlockedSoftmin, match_csls, sinkhorn
+
+PaperInit = Literal["seeds", "random"]
+
+
+@dataclass(frozen=True)
+class PaperSettings:
+    """The paper's settings for retrieval; for stitching it uses 125 steps at rate 0.05."""
+
+    steps: int = 250
+    learning_rate: float = 0.02
+    sinkhorn_epsilon: float = 1e-4
+    sinkhorn_steps: int = 1
+    sinkhorn_stop: float = 1e-5
+
+
+def discover_by_paper(
+    problem: Problem,
+    anchors: Tensor,
+    init: PaperInit,
+    settings: PaperSettings,
+    generator: torch.Generator,
+    on_step: OnStep,
+) -> Alignment:
+    """Optimise the free anchors, snap them, and match all rows by their relative representations."""
+    free, history = optimise_anchors(problem, anchors, init, settings, generator, on_step)
+    match = match_csls(
+        unit(relative(problem.x, problem.x[anchors])), unit(relative(problem.y, free)), budget=problem.budget
+    )
+    return Alignment(
+        map=fit_map(problem, *match.pairs()),
+        match=match,
+        free_anchors=free,
+        snapped_anchors=snap(problem, anchors, free),
+        history=history,
+        converged=True,  # the paper takes a fixed number of steps
+    )
+
+
+def optimise_anchors(
+    problem: Problem,
+    anchors: Tensor,
+    init: PaperInit,
+    settings: PaperSettings,
+    generator: torch.Generator,
+    on_step: OnStep,
+) -> tuple[Tensor, tuple[Step, ...]]:
+    """Free anchors (a, dy) for the anchors (a,), rows of X, and the loss at every step."""
+    relative_x = relative(problem.x, problem.x[anchors])  # R_X (n, a)
+    base = _initial_anchors(problem, anchors, init, generator)
+    tangent = torch.zeros_like(base, requires_grad=True)
+    optimiser = torch.optim.Adam([tangent], lr=settings.learning_rate)
+    history = []
+    for index in range(1, settings.steps + 1):
+        relative_y = relative(problem.y, exponential_map(base, tangent))  # R_Y (m, a)
+        match = _permutation(relative_y.detach(), relative_x, settings, problem.budget)
+        loss = torch.nn.functional.mse_loss(relative_y, relative_x[match])
+        optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+        step = Step("paper", index, settings.steps, {"loss": float(loss.detach())})
+        history.append(step)
+        on_step(step)
+    return exponential_map(base, tangent).detach(), tuple(history)
+
+
+def _permutation(relative_y: Tensor, relative_x: Tensor, settings: PaperSettings, budget: int) -> Tensor:
+    """Pi: for every row of Y the row (m,) of X to which the Sinkhorn plan gives the most."""
+    softmin = BlockedSoftmin(relative_y, relative_x, "euclidean", budget=budget)
+    plan = sinkhorn(
+        softmin,
+        settings.sinkhorn_epsilon,
+        max_iter=settings.sinkhorn_steps,
+        stop_threshold=settings.sinkhorn_stop,
+    )
+    return softmin.partners(plan.g)
+
+
+def _initial_anchors(problem: Problem, anchors: Tensor, init: PaperInit, generator: torch.Generator) -> Tensor:
+    """A~_Y (a, dy) at the start: the seeds' rows of Y, and for the others noise or the seeds' rotation."""
+    if init == "random":
+        start = torch.randn(len(anchors), problem.y.shape[1], generator=generator).to(problem.y)
+    else:
+        rows_x, rows_y = match_by_seeds(problem).pairs()
+        rotation = orthogonal_map(problem.x[rows_x], problem.y[rows_y])
+        start = problem.x[anchors] @ rotation
+    partners = problem.seed_partners(anchors)
+    seeded = partners >= 0
+    if init == "random" and not bool(seeded.any()):
+        raise InputError("method 'paper' with init 'random' needs seeds among the anchors; add them to the anchor keys")
+    start[seeded] = problem.y[partners[seeded]]
+    return unit(start)

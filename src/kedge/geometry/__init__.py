@@ -1,0 +1,20 @@
+"""Pure functions on tensors: normalise, project, and the linear maps that pairs imply."""
+
+from kedge.geometry.least_squares import least_squares_on_sphere, refine_rotation, ridge
+from kedge.geometry.normalise import centre_of, normalise, principal_axes, unit
+from kedge.geometry.procrustes import orthogonal_map
+from kedge.geometry.relative import relative
+from kedge.geometry.sphere import exponential_map
+
+__all__ = [
+    "centre_of",
+    "exponential_map",
+    "least_squares_on_sphere",
+    "normalise",
+    "orthogonal_map",
+    "principal_axes",
+    "refine_rotation",
+    "relative",
+    "ridge",
+    "unit",
+]

@@ -1,0 +1,68 @@
+"""Least squares from vectors to targets: plain, ridge, towards a prior, and on the unit sphere."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+# Keeps the Gram matrix invertible when the rows do not span the space.
+_JITTER = 1e-6
+_BISECTIONS = 80
+
+
+def ridge(inputs: Tensor, targets: Tensor, penalty: float = 0.0) -> Tensor:
+    """The B (d, t) that minimises |inputs B - targets|^2 + penalty * mean eigenvalue * |B|^2.
+
+    The penalty is relative to the mean eigenvalue of the Gram matrix, so it means the same for any number
+    and scale of rows.
+
+    Parameters
+    ----------
+    inputs : Tensor, shape (p, d)
+    targets : Tensor, shape (p, t)
+    penalty : float
+    """
+    gram, correlation = (inputs.T @ inputs).double(), (inputs.T @ targets).double()
+    strength = (penalty + _JITTER) * gram.diagonal().mean()
+    gram.diagonal().add_(strength)
+    return torch.linalg.solve(gram, correlation).to(inputs.dtype)
+
+
+def refine_rotation(source: Tensor, target: Tensor, rotation: Tensor, prior_pairs: float) -> Tensor:
+    """Least squares (dx, dy) from source (p, dx) to target (p, dy), held to a scaled rotation by a prior.
+
+    The prior weighs as much as `prior_pairs` pairs spread evenly over all directions: with few pairs the
+    result is the rotation, with many it is the least-squares map, which also scales and shears.
+    """
+    mapped = source @ rotation
+    scale = (mapped * target).sum() / (mapped * mapped).sum()
+    prior = rotation * scale
+    gram, residual = (source.T @ source).double(), (source.T @ (target - source @ prior)).double()
+    gram.diagonal().add_(prior_pairs / source.shape[1])  # unit rows: a pair adds 1/d to each eigenvalue on average
+    return prior + torch.linalg.solve(gram, residual).to(source.dtype)
+
+
+def least_squares_on_sphere(inputs: Tensor, targets: Tensor) -> Tensor:
+    """Unit vectors (t, d) that minimise |inputs a_k - targets_k|^2 exactly: given the match, the optimum of
+    the paper's loss.
+
+    With G = inputs^T inputs and c = inputs^T t, the minimiser solves (G + l I) a = c for the one
+    l > -(least eigenvalue of G) at which |a| = 1; in the eigenbasis that is a decreasing function of l, found by
+    bisection for all targets at once.
+
+    Parameters
+    ----------
+    inputs : Tensor, shape (p, d)
+    targets : Tensor, shape (p, t)
+    """
+    values, axes = torch.linalg.eigh((inputs.T @ inputs).double())
+    rotated = axes.T @ (inputs.T @ targets).double()  # (d, t)
+    norms = rotated.norm(dim=0)
+    low = torch.full_like(norms, -float(values[0]))
+    high = low + norms.clamp_min(torch.finfo(norms.dtype).tiny)  # |a| <= 1 there, as every term shrinks enough
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        outside = (rotated / (values[:, None] + middle)).norm(dim=0) > 1
+        low, high = torch.where(outside, middle, low), torch.where(outside, high, middle)
+    solution = axes @ (rotated / (values[:, None] + high))
+    return (solution / solution.norm(dim=0)).T.to(inputs.dtype)

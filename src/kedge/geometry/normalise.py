@@ -1,0 +1,38 @@
+"""Unit norm, centring and principal axes."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+# Rows worked on at once where a temporary of the size of the input would otherwise appear.
+_ROWS = 16_384
+
+
+def unit(vectors: Tensor) -> Tensor:
+    """Scale the rows of (n, d) to unit norm; a zero row stays zero."""
+    # Dividing by the largest entry first keeps the squares of tiny and huge float32 values in range.
+    scale = vectors.abs().amax(dim=-1, keepdim=True)
+    scaled = vectors / scale.clamp_min(torch.finfo(vectors.dtype).tiny)
+    return scaled / scaled.norm(dim=-1, keepdim=True).clamp_min(torch.finfo(vectors.dtype).tiny)
+
+
+def centre_of(vectors: Tensor) -> Tensor:
+    """Mean (d,) of the unit-norm rows of (n, d), summed in float64."""
+    total = torch.zeros(vectors.shape[1], dtype=torch.float64)
+    for begin in range(0, len(vectors), _ROWS):
+        total += unit(vectors[begin : begin + _ROWS].float()).sum(dim=0, dtype=torch.float64).cpu()
+    return (total / len(vectors)).to(device=vectors.device, dtype=torch.float32)
+
+
+def normalise(vectors: Tensor, centre: Tensor | None) -> Tensor:
+    """Unit norm, minus `centre` (d,), unit norm again; only the first where `centre` is None. (n, d)."""
+    scaled = unit(vectors)
+    return scaled if centre is None else unit(scaled - centre)
+
+
+def principal_axes(vectors: Tensor, rank: int) -> Tensor:
+    """The `rank` leading eigenvectors (d, rank) of the second moment of (n, d)."""
+    moment = (vectors.T @ vectors).double() / len(vectors)
+    _, axes = torch.linalg.eigh(moment)  # ascending
+    return axes.flip(1)[:, :rank].to(vectors.dtype).contiguous()

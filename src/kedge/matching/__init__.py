@@ -1,0 +1,28 @@
+"""Who corresponds to whom: reductions of a similarity that is never stored, and what is built on them."""
+
+from kedge.matching.assignment import assign_distinct
+from kedge.matching.blocks import DEFAULT_BUDGET, row_blocks
+from kedge.matching.csls import Match, hubness, match_csls
+from kedge.matching.neighbours import BestTwo, best_two_both_ways, top_k
+from kedge.matching.sinkhorn import SinkhornResult, epsilon_schedule, sinkhorn
+from kedge.matching.softmin import BlockedSoftmin, Softmin
+from kedge.matching.transport import TransportStep, transport_step
+
+__all__ = [
+    "DEFAULT_BUDGET",
+    "BestTwo",
+    "BlockedSoftmin",
+    "Match",
+    "SinkhornResult",
+    "Softmin",
+    "TransportStep",
+    "assign_distinct",
+    "best_two_both_ways",
+    "epsilon_schedule",
+    "hubness",
+    "match_csls",
+    "row_blocks",
+    "sinkhorn",
+    "top_k",
+    "transport_step",
+]

@@ -1,0 +1,59 @@
+"""CSLS: cosine similarity less the mean similarity to the nearest neighbours of both ends.
+
+Rows that are close to everything ("hubs") would otherwise be the best partner of many.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from kedge.matching.blocks import DEFAULT_BUDGET
+from kedge.matching.neighbours import best_two_both_ways, top_k
+
+NEIGHBOURS = 10
+
+
+@dataclass(frozen=True)
+class Match:
+    """A partner for every row, and how clearly it is the best.
+
+    `partner` (n,) are rows of Y; `margin` (n,) is by how much a row's partner beats the best alternative, of
+    the row or of the partner, whichever is closer: positive for mutual nearest neighbours, negative for
+    rows whose partner prefers another. `column_hubness` (m,) is what was taken off the similarity.
+    """
+
+    partner: Tensor
+    margin: Tensor
+    column_hubness: Tensor
+
+    @property
+    def mutual(self) -> Tensor:
+        """Mask (n,) of the rows that their partner prefers too."""
+        return self.margin > 0
+
+    def pairs(self) -> tuple[Tensor, Tensor]:
+        """The mutual pairs as rows (p,) of X and rows (p,) of Y."""
+        rows = self.mutual.nonzero(as_tuple=True)[0]
+        return rows, self.partner[rows]
+
+
+def hubness(a: Tensor, b: Tensor, neighbours: int = NEIGHBOURS, *, budget: int = DEFAULT_BUDGET) -> Tensor:
+    """Half the mean similarity (n,) of each row of a (n, d) to its nearest rows of b (m, d)."""
+    values, _ = top_k(a, b, neighbours, budget=budget)
+    return values.mean(dim=1) / 2
+
+
+def match_csls(a: Tensor, b: Tensor, neighbours: int = NEIGHBOURS, *, budget: int = DEFAULT_BUDGET) -> Match:
+    """Match unit rows a (n, d) and b (m, d) by <a_i, b_j> - hubness_i - hubness_j."""
+    row_hubness = hubness(a, b, neighbours, budget=budget)
+    column_hubness = hubness(b, a, neighbours, budget=budget)
+    forward, backward = best_two_both_ways(a, b, row_hubness, column_hubness, budget=budget)
+    partner = forward.index
+    chosen_back = backward.index[partner] == torch.arange(len(a), device=a.device)
+    rival = torch.where(chosen_back, backward.runner_up[partner], backward.value[partner])
+    margin = forward.value - torch.maximum(forward.runner_up, rival)
+    # Exact ties (two equal rows) are nobody's first choice.
+    return Match(partner, margin, column_hubness)

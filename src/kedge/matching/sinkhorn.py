@@ -1,0 +1,102 @@
+"""Entropic optimal transport in the log domain: one loop over a softmin that can be swapped."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from kedge.errors import InputError
+from kedge.matching.softmin import Softmin
+
+
+@dataclass(frozen=True)
+class SinkhornResult:
+    """Potentials f (n,), g (m,) of the plan P_ij = a_i b_j exp((f_i + g_j - C_ij) / epsilon), never built.
+
+    `errors` holds the greatest change of a potential in each iteration; `converged` whether the last one
+    came under the threshold.
+    """
+
+    f: Tensor
+    g: Tensor
+    epsilon: float
+    errors: tuple[float, ...]
+    converged: bool
+
+    @property
+    def n_iter(self) -> int:
+        """Iterations done."""
+        return len(self.errors)
+
+
+def epsilon_schedule(start: float, end: float, steps: int) -> tuple[float, ...]:
+    """`steps` values that fall from `start` to `end` by a constant factor."""
+    if not (start >= end > 0 and steps >= 1):
+        raise InputError(f"an epsilon schedule needs start >= end > 0 and steps >= 1, got {start}, {end}, {steps}")
+    if steps == 1:
+        return (end,)
+    return tuple(start * (end / start) ** (step / (steps - 1)) for step in range(steps))
+
+
+def sinkhorn(
+    softmin: Softmin,
+    epsilons: float | Sequence[float],
+    *,
+    max_iter: int = 100,
+    stop_threshold: float = 1e-5,
+    row_weights: Tensor | None = None,
+    column_weights: Tensor | None = None,
+    start: Tensor | None = None,
+) -> SinkhornResult:
+    """Balance a plan between n rows and m columns.
+
+    Parameters
+    ----------
+    softmin : Softmin
+        The cost, as a reduction; says n and m.
+    epsilons : float or sequence of float
+        The regularisation, or a falling schedule: one iteration for each value, then the last one goes on.
+    max_iter : int
+        Iterations in all; at least the schedule's length.
+    stop_threshold : float
+        Stop, at the last epsilon, when no potential changes by more.
+    row_weights, column_weights : Tensor, shapes (n,) and (m,), optional
+        Positive; scaled to sum to one. Uniform by default, for any n and m.
+    start : Tensor, shape (m,), optional
+        Potential g to start from.
+    """
+    schedule = (epsilons,) if isinstance(epsilons, int | float) else tuple(epsilons)
+    if not schedule or min(schedule) <= 0:
+        raise InputError(f"epsilons must be positive, got {schedule}")
+    if max_iter < len(schedule):
+        raise InputError(f"max_iter must cover the {len(schedule)} values of the epsilon schedule, got {max_iter}")
+    n, m = softmin.shape
+    log_a = _log_weights(row_weights, n, "row_weights").to(softmin.device)
+    log_b = _log_weights(column_weights, m, "column_weights").to(softmin.device)
+    f = torch.zeros(n, device=softmin.device)
+    g = torch.zeros(m, device=softmin.device) if start is None else start
+    errors: list[float] = []
+    converged = False
+    epsilon = schedule[-1]
+    for iteration in range(max_iter):
+        epsilon = schedule[min(iteration, len(schedule) - 1)]
+        f_new = softmin.rows(epsilon, log_b + g / epsilon)
+        g_new = softmin.columns(epsilon, log_a + f_new / epsilon)
+        errors.append(max(float((f_new - f).abs().max()), float((g_new - g).abs().max())))
+        f, g = f_new, g_new
+        if iteration >= len(schedule) - 1 and errors[-1] < stop_threshold:
+            converged = True
+            break
+    return SinkhornResult(f, g, epsilon, tuple(errors), converged)
+
+
+def _log_weights(weights: Tensor | None, count: int, name: str) -> Tensor:
+    if weights is None:
+        return torch.full((count,), -math.log(count))
+    if weights.shape != (count,) or not bool((weights > 0).all()) or not bool(torch.isfinite(weights).all()):
+        raise InputError(f"{name} must be {count} positive finite numbers, got shape {tuple(weights.shape)}")
+    return (weights / weights.sum()).log()

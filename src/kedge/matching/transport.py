@@ -1,0 +1,55 @@
+"""One Sinkhorn iteration and the targets of its plan, from a single pass over the similarity.
+
+The alternation changes the similarity after every step, so it wants both at once: the row half-step is a
+softmax, whose column sums are all that the column half-step needs and whose product with Y are the targets.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from kedge.matching.blocks import DEFAULT_BUDGET, row_blocks
+
+
+@dataclass(frozen=True)
+class TransportStep:
+    """`targets` (n, d): where the plan sends each row; `potential` (m,): to start the next step from;
+    `sharpness`: mean greatest share of a row that goes to one partner, 1 for a permutation.
+    """
+
+    targets: Tensor
+    potential: Tensor
+    sharpness: float
+
+
+def transport_step(
+    a: Tensor, b: Tensor, potential: Tensor, epsilon: float, *, budget: int = DEFAULT_BUDGET
+) -> TransportStep:
+    """Row half-step, barycentric targets and column half-step for unit rows a (n, d), b (m, d).
+
+    Parameters
+    ----------
+    a, b : Tensor, shapes (n, d) and (m, d)
+    potential : Tensor, shape (m,)
+        Dual potential of the columns; zeros at first.
+    epsilon : float
+        Entropic regularisation, in units of similarity.
+    """
+    targets = torch.empty_like(a)
+    received = b.new_zeros(len(b))  # what each column gets when every row sends 1/n
+    peaks = 0.0
+    offset = potential / epsilon
+    for rows, block in row_blocks(a, b, budget):
+        block.mul_(1 / epsilon).add_(offset)
+        block.sub_(block.amax(dim=1, keepdim=True)).exp_()  # the greatest entry of a row is now 1
+        share = 1 / block.sum(dim=1)
+        targets[rows] = (block @ b) * share[:, None]
+        received += share @ block
+        peaks += float(share.sum())
+    received /= len(a)
+    correction = -math.log(len(b)) - received.clamp_min(torch.finfo(received.dtype).tiny).log()
+    return TransportStep(targets, potential + epsilon * correction, peaks / len(a))

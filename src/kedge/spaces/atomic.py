@@ -1,0 +1,69 @@
+"""Write under a temporary name, then rename: a reader sees the whole output or none of it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from kedge.errors import InputError
+
+
+@contextmanager
+def atomic_path(target: Path) -> Iterator[Path]:
+    """Yield a temporary path beside `target`; on success it becomes `target`, on any error it vanishes.
+
+    The temporary name ends like the target's, so that a suffix still tells the format.
+    """
+    parent = target.parent
+    if not parent.is_dir():
+        raise InputError(f"{target}: the folder {str(parent)!r} does not exist; create it first")
+    if target.is_dir():
+        raise InputError(f"{target}: is a folder, a file name is needed")
+    handle, name = tempfile.mkstemp(dir=parent, prefix=".kedge-", suffix=f"-{target.name}")
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        temporary.chmod(0o666 & ~_umask())  # mkstemp makes private files; outputs are ordinary ones
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def atomic_folder(target: Path, *, replace: bool) -> Iterator[Path]:
+    """Yield a temporary folder beside `target` that takes its place on success and vanishes on error.
+
+    An existing `target` is only replaced when `replace` is true; then the old one stays until the new
+    one is complete.
+    """
+    if target.exists() and not replace:
+        raise InputError(f"{target}: exists already; choose another name")
+    if not target.parent.is_dir():
+        raise InputError(f"{target}: the folder {str(target.parent)!r} does not exist; create it first")
+    temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=".kedge-", suffix=f"-{target.name}"))
+    old = temporary.with_name(temporary.name + "-old")
+    try:
+        yield temporary
+        temporary.chmod(0o777 & ~_umask())
+        if target.exists():
+            target.rename(old)
+        try:
+            temporary.rename(target)
+        except BaseException:
+            if old.exists():
+                old.rename(target)
+            raise
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,118 @@
+"""`Embeddings`: one space, that is unique keys and one vector for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kedge.errors import InputError
+
+_CHECK_ROWS = 16_384
+
+
+@dataclass(frozen=True, eq=False)
+class Embeddings:
+    """Keys and vectors of one encoder.
+
+    Parameters
+    ----------
+    keys : sequence of str, length n
+        Unique names of the rows.
+    vectors : array, shape (n, d)
+        Any real dtype; kept as float32. A float32 array, also a memory-mapped one, is not copied.
+    source : str
+        Where the rows come from, for messages.
+
+    Raises
+    ------
+    InputError
+        Empty, ragged, NaN, infinite or zero vectors, or keys that are not unique strings.
+    """
+
+    keys: Sequence[str]
+    vectors: NDArray[np.float32]
+    source: str = "embeddings"
+
+    def __post_init__(self) -> None:
+        vectors = self.vectors if isinstance(self.vectors, np.ndarray) else np.asarray(self.vectors)
+        if vectors.ndim != 2:
+            raise InputError(f"{self.source}: vectors must have shape (rows, dimensions), got shape {vectors.shape}")
+        if not (np.issubdtype(vectors.dtype, np.floating) or np.issubdtype(vectors.dtype, np.integer)):
+            raise InputError(f"{self.source}: vectors must be real numbers, got dtype {vectors.dtype}")
+        if vectors.shape[0] == 0 or vectors.shape[1] == 0:
+            raise InputError(
+                f"{self.source}: the space is empty (shape {vectors.shape}); give at least one row and dimension"
+            )
+        if vectors.shape[0] != len(self.keys):
+            raise InputError(
+                f"{self.source}: one key for each vector is needed, got {len(self.keys)} keys "
+                f"for {vectors.shape[0]} vectors"
+            )
+        with np.errstate(over="ignore"):  # a float64 too large for float32 is reported below, as infinite
+            converted = vectors.astype(np.float32, copy=False)
+        object.__setattr__(self, "vectors", converted)
+        self._check_keys()
+        self._check_vectors()
+
+    def _check_keys(self) -> None:
+        for row, key in enumerate(self.keys):
+            if not isinstance(key, str):
+                raise InputError(f"{self.source}: keys must be strings, row {row} has {type(key).__name__} {key!r}")
+        if len(self.row_of) != len(self.keys):
+            first: dict[str, int] = {}
+            for row, key in enumerate(self.keys):
+                if key in first:
+                    raise InputError(
+                        f"{self.source}: duplicate key {key!r} in rows {first[key]} and {row}; "
+                        "keys must be unique, remove or rename one"
+                    )
+                first[key] = row
+
+    def _check_vectors(self) -> None:
+        for begin in range(0, len(self.keys), _CHECK_ROWS):
+            block = self.vectors[begin : begin + _CHECK_ROWS]
+            # In float64 the square of no finite float32 over- or underflows, so one sum tells all.
+            squared = np.einsum("ij,ij->i", block, block, dtype=np.float64)
+            bad = np.flatnonzero(~np.isfinite(squared) | (squared == 0))
+            if len(bad):
+                row = begin + int(bad[0])
+                what = "is a zero vector" if squared[bad[0]] == 0 else "has NaN or infinite values"
+                raise InputError(
+                    f"{self.source}: the vector of key {self.keys[row]!r} (row {row}) {what}; "
+                    "remove that row or repair it"
+                )
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @property
+    def dim(self) -> int:
+        """Number of dimensions d."""
+        return int(self.vectors.shape[1])
+
+    @cached_property
+    def row_of(self) -> dict[str, int]:
+        """The row of each key."""
+        return {key: row for row, key in enumerate(self.keys)}
+
+    def rows(self, keys: Iterable[str]) -> NDArray[np.int64]:
+        """Rows of the given keys, in their order; an unknown key is an `InputError`."""
+        found = []
+        for key in keys:
+            row = self.row_of.get(key)
+            if row is None:
+                raise InputError(f"{self.source}: unknown key {key!r}; it has {len(self)} keys, e.g. {self.keys[0]!r}")
+            found.append(row)
+        return np.asarray(found, dtype=np.int64)
+
+    def take(self, rows: Iterable[int]) -> Embeddings:
+        """A new space with the given rows, in the given order."""
+        index = np.asarray(list(rows), dtype=np.int64)
+        return Embeddings([self.keys[row] for row in index], self.vectors[index], self.source)
+
+    def __repr__(self) -> str:
+        return f"Embeddings({len(self)} x {self.dim}, source={self.source!r})"

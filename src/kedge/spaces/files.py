@@ -1,0 +1,96 @@
+"""Read and write spaces: the suffix chooses the format, one module a format."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from gzip import BadGzipFile
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from kedge.errors import InputError
+from kedge.spaces import npy, npz, parquet, safetensors, word2vec_binary, word2vec_text
+from kedge.spaces.atomic import atomic_path
+from kedge.spaces.embeddings import Embeddings
+from kedge.spaces.selection import Selection
+
+
+@dataclass(frozen=True)
+class _Format:
+    read: Callable[[Path, Selection], tuple[list[str], NDArray[Any]]]
+    write: Callable[[Path, Embeddings], None] | None  # None: written by name, see write_embeddings
+
+
+_TEXT = _Format(word2vec_text.read, word2vec_text.write)
+_BINARY = _Format(word2vec_binary.read, word2vec_binary.write)
+_FORMATS = {
+    ".vec": _TEXT,
+    ".vec.gz": _TEXT,
+    ".txt": _TEXT,
+    ".txt.gz": _TEXT,
+    ".bin": _BINARY,
+    ".bin.gz": _BINARY,
+    ".npz": _Format(npz.read, npz.write),
+    ".npy": _Format(npy.read, None),
+    ".safetensors": _Format(safetensors.read, safetensors.write),
+    ".parquet": _Format(parquet.read, parquet.write),
+}
+READABLE_SUFFIXES = tuple(_FORMATS)
+
+
+def read_embeddings(path: str | Path, *, limit: int | None = None, keys: Collection[str] | None = None) -> Embeddings:
+    """Read a space from a file whose suffix names its format.
+
+    Parameters
+    ----------
+    path : str or Path
+        `.vec`, `.txt` (word2vec or GloVe text, also `.gz`), `.bin` (word2vec binary, also `.gz`), `.npz`,
+        `.npy` with `NAME.keys.txt`, `.safetensors` or `.parquet`. `.npy` and `.safetensors` are memory-mapped.
+    limit : int, optional
+        Keep at most so many rows, from the top (files are commonly sorted by frequency).
+    keys : collection of str, optional
+        Keep only the rows with these keys.
+    """
+    path = Path(path)
+    if limit is not None and limit < 1:
+        raise InputError(f"limit must be at least 1, got {limit}")
+    form = _format_of(path)
+    if not path.is_file():
+        raise InputError(f"{path}: {'is a folder, not a file' if path.is_dir() else 'no such file'}")
+    if path.stat().st_size == 0:
+        raise InputError(f"{path}: the file is empty")
+    try:
+        names, vectors = form.read(path, Selection(limit, None if keys is None else frozenset(keys)))
+    except (EOFError, BadGzipFile, zlib.error) as error:
+        raise InputError(f"{path}: not a complete gzip file ({error}); truncated or of another format") from error
+    except MemoryError as error:
+        raise InputError(f"{path}: too large for the memory of this machine; use limit or a smaller file") from error
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
+    if not names and keys is not None:
+        raise InputError(f"{path}: none of the {len(keys)} wanted keys is in the file")
+    return Embeddings(names, vectors, str(path))
+
+
+def write_embeddings(space: Embeddings, path: str | Path) -> None:
+    """Write a space to a file whose suffix names its format; the file appears complete or not at all."""
+    path = Path(path)
+    form = _format_of(path)
+    with atomic_path(path) as temporary:
+        if form.write is None:
+            npy.write(temporary, space, path)
+        else:
+            form.write(temporary, space)
+
+
+def _format_of(path: Path) -> _Format:
+    suffix = "".join(path.suffixes[-2:]) if path.suffix == ".gz" else path.suffix
+    form = _FORMATS.get(suffix.lower())
+    if form is None:
+        raise InputError(
+            f"{path}: the suffix {suffix!r} names no known format; known are {', '.join(READABLE_SUFFIXES)}"
+        )
+    return form

@@ -1,0 +1,69 @@
+"""A plain NumPy matrix `NAME.npy`, memory-mapped, with its keys in `NAME.keys.txt`, one a line.
+
+Without a key file the row numbers "0", "1", ... are the keys.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kedge.errors import InputError
+from kedge.spaces.atomic import atomic_path
+from kedge.spaces.embeddings import Embeddings
+from kedge.spaces.selection import Selection
+
+
+def key_file(path: Path) -> Path:
+    """Where the keys of `path` live."""
+    return path.with_suffix(".keys.txt")
+
+
+def read(path: Path, selection: Selection) -> tuple[list[str], NDArray[Any]]:
+    """Keys and the memory-mapped matrix (n, d)."""
+    try:
+        vectors = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise InputError(f"{path}: not a readable .npy matrix ({error}); truncated or of another format") from error
+    if not isinstance(vectors, np.ndarray) or vectors.ndim != 2:
+        raise InputError(f"{path}: a matrix (rows, dimensions) is needed, got shape {getattr(vectors, 'shape', '?')}")
+    keys = read_keys(path, len(vectors))
+    if selection.everything:
+        return keys, vectors
+    rows = selection.rows(keys)
+    if rows == list(range(len(rows))):  # a plain head stays memory-mapped
+        return keys[: len(rows)], vectors[: len(rows)]
+    return [keys[row] for row in rows], vectors[rows]
+
+
+def read_keys(path: Path, count: int) -> list[str]:
+    """The `count` keys that belong to the matrix in `path`."""
+    names = key_file(path)
+    if not names.exists():
+        return [str(row) for row in range(count)]
+    try:
+        keys = names.read_text(encoding="utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{names}: not valid UTF-8 ({error})") from error
+    if keys and not keys[-1]:
+        keys.pop()
+    if len(keys) != count:
+        raise InputError(f"{names}: one key a line is needed for the {count} rows of {path.name}, got {len(keys)} keys")
+    return keys
+
+
+def write(path: Path, space: Embeddings, target: Path) -> None:
+    """Write the matrix to `path`, and the keys to the key file of `target`, its final name."""
+    for key in space.keys:
+        if "\n" in key or not key:
+            raise InputError(
+                f"{target}: the key {key!r} is empty or holds a line break, which a key file cannot store; "
+                "write .npz, .safetensors or .parquet instead"
+            )
+    with path.open("wb") as stream:
+        np.save(stream, space.vectors)
+    with atomic_path(key_file(target)) as names:
+        names.write_text("".join(f"{key}\n" for key in space.keys), encoding="utf-8", newline="\n")

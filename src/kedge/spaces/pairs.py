@@ -1,0 +1,143 @@
+r"""Pairs between two spaces, and tables of them.
+
+A pair file holds two columns: tab-separated (`.tsv`), comma-separated (`.csv`) or, in any other file,
+separated by white space, as bilingual dictionaries are. A first line that reads `x`, `y` is a header and
+chooses the columns of those names; `x_row`, `y_row` says that the file counts rows instead of naming keys.
+In `.tsv` files a tab, line break or backslash inside a key is written `\t`, `\n`, `\r` or `\\`.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kedge.errors import InputError
+from kedge.spaces.embeddings import Embeddings
+
+_ESCAPES = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
+_UNESCAPES = {escaped: plain for plain, escaped in _ESCAPES.items()}
+
+
+def read_pairs(path: str | Path, x: Embeddings, y: Embeddings, *, by: str = "key") -> NDArray[np.int64]:
+    """Read pairs as rows (p, 2) of `x` and `y`; repeated pairs are kept once.
+
+    Parameters
+    ----------
+    path : str or Path
+        A pair file, see the module's text.
+    x, y : Embeddings
+        The spaces whose keys (or rows) the file names.
+    by : {"key", "row"}
+        What the columns hold when no header says it.
+
+    Raises
+    ------
+    InputError
+        An unknown key or row, with the line it stands in.
+    """
+    if by not in ("key", "row"):
+        raise InputError(f"by must be 'key' or 'row', got {by!r}")
+    table = _read_table(Path(path))
+    if not table:
+        raise InputError(f"{path}: holds no pair")
+    header = [name.strip().lower() for name in table[0][1]]
+    columns = (0, 1)
+    for names, kind in ((("x", "y"), by), (("x_row", "y_row"), "row")):
+        if set(names) <= set(header):
+            columns, by = (header.index(names[0]), header.index(names[1])), kind
+            table = table[1:]
+            break
+    pairs: dict[tuple[int, int], None] = {}
+    for line_number, fields in table:
+        where = f"{path}, line {line_number}"
+        if len(fields) <= max(columns):
+            raise InputError(f"{where}: two columns are needed, got {len(fields)}: {fields!r}")
+        left, right = (
+            _row(where, space, name, fields[column], by)
+            for space, name, column in ((x, "X", columns[0]), (y, "Y", columns[1]))
+        )
+        pairs[left, right] = None
+    if not pairs:
+        raise InputError(f"{path}: holds a header and no pair")
+    return np.asarray(list(pairs), dtype=np.int64)
+
+
+def rows_from_key_pairs(pairs: Iterable[tuple[str, str]], x: Embeddings, y: Embeddings) -> NDArray[np.int64]:
+    """Rows (p, 2) of pairs given by keys."""
+    listed = list(pairs)
+    return np.stack([x.rows(left for left, _ in listed), y.rows(right for _, right in listed)], axis=1)
+
+
+def read_key_list(path: str | Path) -> list[str]:
+    """Keys from a file, one a line; empty lines do not count."""
+    return [fields[0] for _, fields in _read_table(Path(path), whole_lines=True)]
+
+
+def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Write a tab-separated table with a header line."""
+    translate = str.maketrans(_ESCAPES)
+    with path.open("w", encoding="utf-8", newline="\n") as stream:
+        stream.write("\t".join(header) + "\n")
+        for row in rows:
+            stream.write("\t".join(field.translate(translate) for field in row) + "\n")
+
+
+def read_table(path: Path) -> list[dict[str, str]]:
+    """Read back what `write_table` wrote: one dict a row."""
+    lines = _read_table(path)
+    if not lines:
+        raise InputError(f"{path}: the header line is missing")
+    header = lines[0][1]
+    return [dict(zip(header, fields, strict=True)) for _, fields in lines[1:]]
+
+
+def _read_table(path: Path, *, whole_lines: bool = False) -> list[tuple[int, list[str]]]:
+    """Lines that are not empty, with their numbers, split into fields."""
+    if not path.is_file():
+        raise InputError(f"{path}: no such file")
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not valid UTF-8 text ({error})") from error
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+    if path.suffix == ".csv" and not whole_lines:
+        reader = csv.reader(text.splitlines(keepends=True))
+        try:
+            return [(reader.line_num, fields) for fields in reader if fields]
+        except csv.Error as error:
+            raise InputError(f"{path}, line {reader.line_num}: not valid CSV ({error})") from error
+    # Not str.splitlines: it would also split at characters that may stand inside a key.
+    lines = [(number, line.rstrip("\r")) for number, line in enumerate(text.split("\n"), start=1)]
+    lines = [(number, line) for number, line in lines if line.strip()]
+    if whole_lines:
+        return [(number, [line]) for number, line in lines]
+    if path.suffix == ".tsv":
+        return [(number, [_unescape(field) for field in line.split("\t")]) for number, line in lines]
+    return [(number, line.split("\t") if "\t" in line else line.split()) for number, line in lines]
+
+
+def _unescape(field: str) -> str:
+    if "\\" not in field:
+        return field
+    out, position = [], 0
+    while position < len(field):
+        two = field[position : position + 2]
+        out.append(_UNESCAPES.get(two, two[0]))
+        position += 2 if two in _UNESCAPES else 1
+    return "".join(out)
+
+
+def _row(where: str, space: Embeddings, name: str, value: str, by: str) -> int:
+    if by == "key":
+        row = space.row_of.get(value)
+        if row is None:
+            raise InputError(f"{where}: {name} ({space.source}) has no key {value!r}")
+        return row
+    if not value.strip().isdigit() or int(value) >= len(space):
+        raise InputError(f"{where}: {value!r} is no row of {name} ({space.source}); rows are 0 to {len(space) - 1}")
+    return int(value)

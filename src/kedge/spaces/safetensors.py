@@ -1,0 +1,67 @@
+"""safetensors with a matrix `vectors` and the keys as a JSON list in the bytes of `keys`.
+
+A file with one matrix and no keys, as other tools write, takes them from `NAME.keys.txt` or the row numbers.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from kedge.errors import InputError
+from kedge.spaces.embeddings import Embeddings
+from kedge.spaces.npy import read_keys
+from kedge.spaces.selection import Selection
+
+
+def read(path: Path, selection: Selection) -> tuple[list[str], NDArray[np.float32]]:
+    """Keys and vectors (n, d); a float32 matrix stays memory-mapped."""
+    try:
+        with safe_open(path, framework="pt") as tensors:
+            names = set(tensors.keys())
+            matrices = sorted(name for name in names if len(tensors.get_slice(name).get_shape()) == 2)
+            name = "vectors" if "vectors" in matrices else matrices[0] if len(matrices) == 1 else None
+            if name is None:
+                raise InputError(f"{path}: a matrix named `vectors` is needed, the file holds {sorted(names)}")
+            vectors = tensors.get_tensor(name)
+            stored = bytes(tensors.get_tensor("keys").numpy().tobytes()) if "keys" in names else None
+    except (SafetensorError, RuntimeError) as error:
+        raise InputError(
+            f"{path}: not a readable safetensors file ({error}); truncated or of another format"
+        ) from error
+    if not vectors.is_floating_point():
+        raise InputError(f"{path}: `{name}` must hold real numbers, got {vectors.dtype}")
+    keys = read_keys(path, len(vectors)) if stored is None else _decode_keys(path, stored, len(vectors))
+    if not selection.everything:
+        rows = selection.rows(keys)
+        keys, vectors = [keys[row] for row in rows], vectors[rows]
+    return keys, vectors.to(torch.float32).numpy()
+
+
+def write(path: Path, space: Embeddings) -> None:
+    """Write float32 vectors and the keys."""
+    encoded = np.frombuffer(json.dumps(list(space.keys)).encode(), dtype=np.uint8)
+    save_file(
+        {
+            "vectors": torch.from_numpy(np.array(space.vectors)),  # a copy: the map may be read-only
+            "keys": torch.from_numpy(encoded.copy()),
+        },
+        path,
+        metadata={"format": "kedge-embeddings"},
+    )
+
+
+def _decode_keys(path: Path, stored: bytes, count: int) -> list[str]:
+    try:
+        keys = json.loads(stored)
+    except ValueError as error:
+        raise InputError(f"{path}: `keys` must be a JSON list of strings as bytes ({error})") from error
+    if not isinstance(keys, list) or len(keys) != count:
+        raise InputError(f"{path}: `keys` must be a JSON list of {count} strings, one for each row")
+    return keys

@@ -1,0 +1,104 @@
+"""word2vec text (`rows dimensions` on the first line) and GloVe text (no such line).
+
+A row is the key, then the numbers, separated by single spaces. Keys may hold spaces, since the numbers
+are counted from the right.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kedge.errors import InputError
+from kedge.spaces.embeddings import Embeddings
+from kedge.spaces.selection import Selection
+from kedge.spaces.streams import open_binary
+
+# No honest row is longer; without a cap, a file without line ends would be read into memory whole.
+_MAX_LINE_BYTES = 16 * 2**20
+
+
+def read(path: Path, selection: Selection) -> tuple[list[str], NDArray[np.float32]]:
+    """Keys and vectors (n, d) of a text file, read line by line."""
+    keys: list[str] = []
+    numbers = bytearray()  # grows in place: the file's row count is not trusted with an allocation
+    dim: int | None = None
+    declared_rows: int | None = None
+    rows_seen = 0
+    with open_binary(path, "rb") as stream:
+        for line_number, line in enumerate(iter(lambda: stream.readline(_MAX_LINE_BYTES), b""), start=1):
+            where = f"{path}, line {line_number}"
+            if len(line) == _MAX_LINE_BYTES:
+                raise InputError(f"{where}: longer than {_MAX_LINE_BYTES} bytes; this is not a text file of vectors")
+            line = line.rstrip()  # fastText ends its lines with a space
+            if line_number == 1:
+                header = _parse_header(line)
+                if header is not None:
+                    declared_rows, dim = header
+                    continue
+                dim = line.count(b" ")  # GloVe: the first row tells
+            assert dim is not None
+            if dim < 1:
+                raise InputError(f"{where}: expected a key and numbers separated by spaces, got {_shown(line)}")
+            if not line:
+                raise InputError(f"{where}: empty line; every line must hold a key and {dim} numbers")
+            rows_seen += 1
+            if selection.full(len(keys)):
+                break
+            fields = line.rsplit(b" ", dim)
+            if len(fields) != dim + 1:
+                raise InputError(
+                    f"{where}: expected a key and {dim} numbers, got {len(fields) - 1} numbers in {_shown(line)}"
+                )
+            try:
+                key = fields[0].decode("utf-8")
+            except UnicodeDecodeError as error:
+                raise InputError(f"{where}: the key is not valid UTF-8 ({error})") from error
+            if not selection.wants(key):
+                continue
+            try:
+                row = np.array(fields[1:], dtype=np.float32)
+            except ValueError as error:
+                raise InputError(f"{where}: expected {dim} numbers after the key {key!r}: {error}") from error
+            keys.append(key)
+            numbers += row.tobytes()
+    if dim is None:
+        raise InputError(f"{path}: the file is empty")
+    if declared_rows is not None and not selection.full(len(keys)) and rows_seen != declared_rows:
+        raise InputError(
+            f"{path}, line 1: the header declares {declared_rows} rows, the file holds {rows_seen}; "
+            "the file is truncated or its header wrong"
+        )
+    return keys, np.frombuffer(numbers, dtype=np.float32).reshape(len(keys), dim)
+
+
+def write(path: Path, space: Embeddings) -> None:
+    """Write word2vec text with a header; numbers keep every bit of their float32 value."""
+    refuse_whitespace(path, space)
+    with open_binary(path, "wb") as stream:
+        stream.write(f"{len(space)} {space.dim}\n".encode())
+        for key, vector in zip(space.keys, space.vectors, strict=True):
+            stream.write(f"{key} {' '.join(map(str, vector))}\n".encode())
+
+
+def refuse_whitespace(path: Path, space: Embeddings) -> None:
+    """The word2vec formats separate by white space, so no key may hold any."""
+    for key in space.keys:
+        if not key or key.split() != [key]:
+            raise InputError(
+                f"{path}: the key {key!r} is empty or holds white space, which word2vec files cannot store; "
+                "write .npz, .safetensors or .parquet instead"
+            )
+
+
+def _parse_header(line: bytes) -> tuple[int, int] | None:
+    fields = line.split()
+    if len(fields) == 2 and all(field.isdigit() for field in fields):
+        return int(fields[0]), int(fields[1])
+    return None
+
+
+def _shown(line: bytes) -> str:
+    return repr(line[:40].decode("utf-8", "replace")) + ("..." if len(line) > 40 else "")

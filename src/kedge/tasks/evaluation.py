@@ -1,0 +1,123 @@
+"""A run against gold pairs: GT / Seed / Found / Snapped, and how many anchors and pairs are right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from kedge.discovery import AnchorDiscovery
+from kedge.errors import InputError
+from kedge.geometry import relative
+from kedge.spaces import Embeddings
+from kedge.tasks.retrieval import RetrievalScores, retrieval_scores
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Retrieval scores for four sets of anchors, and the shares of anchors and pairs that are right.
+
+    GT: the true counterparts of the anchors; Seed: the seeds alone; Found: free anchors; Snapped: the rows of
+    Y they were snapped to. `anchors_exact` is over the anchors that are no seeds, `pairs_precision` over the
+    pairs (None where there are none), `pairs_recall` over the rows of X that have a gold partner.
+    """
+
+    gt: RetrievalScores
+    seed: RetrievalScores
+    found: RetrievalScores
+    snapped: RetrievalScores
+    anchors_exact: float | None
+    pairs_precision: float | None
+    pairs_recall: float
+
+
+def evaluate(
+    discovery: AnchorDiscovery,
+    x: Embeddings,
+    y: Embeddings,
+    gold: NDArray[np.int64],
+    *,
+    complete: bool,
+    k: int = 10,
+) -> Evaluation:
+    """Score a fitted discovery against gold pairs.
+
+    Parameters
+    ----------
+    discovery : AnchorDiscovery
+        Fitted on `x` and `y`, or on parts of them.
+    gold : int array, shape (g, 2)
+        Rows of x and y. A row may have several partners: any of them counts as right for anchors and pairs;
+        the retrieval scores need one partner a row and take the first.
+    complete : bool
+        Whether a row of x without a gold partner is known to have none, so that any pair of it is wrong;
+        otherwise such pairs are left out of the judgement.
+    k : int
+        Neighbours for Jaccard and MRR.
+    """
+    right = set(zip(_keys(x, gold[:, 0]), _keys(y, gold[:, 1]), strict=True))
+    known = {key for key, _ in right}
+    pairs = [pair for pair in discovery.pair_keys_ if complete or pair[0] in known]
+    hidden = [
+        pair
+        for pair, is_seed in zip(discovery.anchor_keys_, discovery.anchor_is_seed_, strict=True)
+        if not is_seed and (complete or pair[0] in known)
+    ]
+
+    one_to_one = _one_to_one(gold)
+    vectors_x, vectors_y = x.vectors[one_to_one[:, 0]], y.vectors[one_to_one[:, 1]]
+    partner = dict(one_to_one.tolist())
+    anchor_rows = x.rows(key for key, _ in discovery.anchor_keys_).tolist()
+    in_gold = [position for position, row in enumerate(anchor_rows) if row in partner]
+    if not in_gold:
+        raise InputError("gold: no anchor of the run has a gold partner; are these the files of that run?")
+    true_anchors = discovery.normalise_y(y.vectors[[partner[anchor_rows[position]] for position in in_gold]])
+
+    def score(source: NDArray[np.float32], target: NDArray[np.float32]) -> RetrievalScores:
+        return retrieval_scores(torch.from_numpy(source), torch.from_numpy(target), k)
+
+    relative_x = discovery.transform_x(vectors_x)
+    return Evaluation(
+        gt=score(relative_x[:, in_gold], relative(discovery.normalise_y(vectors_y), true_anchors)),
+        seed=score(
+            discovery.transform_x(vectors_x, anchors="seeds"),
+            discovery.transform_y(vectors_y, anchors="seeds"),
+        ),
+        found=score(relative_x, discovery.transform_y(vectors_y)),
+        snapped=score(relative_x, discovery.transform_y(vectors_y, anchors="snapped")),
+        anchors_exact=_share(hidden, right),
+        pairs_precision=_share(pairs, right),
+        pairs_recall=len({key for key, _ in right.intersection(pairs)}) / len(known),
+    )
+
+
+def gold_by_key(x: Embeddings, y: Embeddings) -> NDArray[np.int64]:
+    """Pairs (g, 2) of the rows whose keys are equal."""
+    shared = [(row, y.row_of[key]) for row, key in enumerate(x.keys) if key in y.row_of]
+    if not shared:
+        raise InputError(f"gold: {x.source} and {y.source} have no key in common; give gold pairs in a file")
+    return np.asarray(shared, dtype=np.int64)
+
+
+def _keys(space: Embeddings, rows: NDArray[np.int64]) -> list[str]:
+    return [space.keys[row] for row in rows.tolist()]
+
+
+def _share(pairs: Sequence[tuple[str, str]], right: set[tuple[str, str]]) -> float | None:
+    return sum(pair in right for pair in pairs) / len(pairs) if pairs else None
+
+
+def _one_to_one(gold: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The first pair of every row on either side."""
+    seen_x: set[int] = set()
+    seen_y: set[int] = set()
+    kept = []
+    for left, right in gold.tolist():
+        if left not in seen_x and right not in seen_y:
+            seen_x.add(left)
+            seen_y.add(right)
+            kept.append((left, right))
+    return np.asarray(kept, dtype=np.int64).reshape(-1, 2)

@@ -1,0 +1,66 @@
+"""The paper's retrieval metrics, exact and blocked, on any device.
+
+All compare a source and a target whose row i stands for the same thing; the query is always the source vector.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from kedge.errors import InputError
+from kedge.geometry import unit
+from kedge.matching import DEFAULT_BUDGET, row_blocks, top_k
+
+
+@dataclass(frozen=True)
+class RetrievalScores:
+    """Means over all rows.
+
+    `jaccard`: overlap of the k nearest rows in the source and in the target; `mrr`: reciprocal rank of the
+    row itself among the k nearest in the target, 0 beyond; `cosine` of a row with itself across the spaces;
+    `p_at_1`: how often the nearest row is the right one; `foscttm`: fraction of samples closer than the true
+    match, over both directions (0 is perfect, 0.5 is chance).
+    """
+
+    jaccard: float
+    mrr: float
+    cosine: float
+    p_at_1: float
+    foscttm: float
+
+
+def retrieval_scores(source: Tensor, target: Tensor, k: int = 10, *, budget: int = DEFAULT_BUDGET) -> RetrievalScores:
+    """Score coordinates source (n, a) against target (n, a), row i of one being row i of the other."""
+    if source.shape != target.shape or source.ndim != 2 or len(source) == 0:
+        raise InputError(
+            f"source and target must be matrices of one shape, got {tuple(source.shape)} and {tuple(target.shape)}"
+        )
+    if k < 1:
+        raise InputError(f"k must be at least 1, got {k}")
+    source, target = unit(source), unit(target)
+    n, k = len(source), min(k, len(source))
+    own = (source * target).sum(dim=1)
+    _, near_source = top_k(source, source, k, budget=budget)
+
+    overlap = reciprocal = first = 0.0
+    row_rivals = torch.zeros((), dtype=torch.int64, device=source.device)
+    column_rivals = torch.zeros_like(row_rivals)
+    for rows, block in row_blocks(source, target, budget):
+        truth = torch.arange(rows.start, rows.stop, device=source.device)
+        near = block.topk(k, dim=1).indices
+        hits = near == truth[:, None]
+        found = hits.any(dim=1)
+        rank = hits.int().argmax(dim=1) + 1
+        reciprocal += float((found / rank).sum(dtype=torch.float64))
+        first += float(hits[:, 0].sum())
+        shared = (near[:, :, None] == near_source[rows, None, :]).any(dim=2).sum(dim=1)
+        overlap += float((shared / (2 * k - shared)).sum(dtype=torch.float64))
+        # The true match must not be its own rival because of rounding.
+        block[truth - rows.start, truth] = -torch.inf
+        row_rivals += (block > own[rows, None]).sum()
+        column_rivals += (block > own).sum()
+    foscttm = float(row_rivals + column_rivals) / (2 * n * max(n - 1, 1))
+    return RetrievalScores(overlap / n, reciprocal / n, float(own.mean(dtype=torch.float64)), first / n, foscttm)
