@@ -27,12 +27,12 @@ def add_parser(verbs: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Read and write."""
-    from kedge.cli.output import log_to_stderr
+    from kedge.cli.output import note
     from kedge.cli.writing import write_derived
     from kedge.spaces import read_embeddings, read_key_list
 
     keys = set(read_key_list(arguments.keys)) if arguments.keys else None
     space = read_embeddings(arguments.file, limit=arguments.limit, keys=keys)
     if keys is not None and len(space) < len(keys) and arguments.limit is None:
-        log_to_stderr().info("%d of %d wanted keys are not in %s", len(keys) - len(space), len(keys), arguments.file)
+        note(f"{len(keys) - len(space)} of {len(keys)} wanted keys are not in {arguments.file}")
     return write_derived(arguments, space, space.vectors, "vectors")

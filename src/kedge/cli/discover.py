@@ -57,7 +57,7 @@ Exit code 3: written, but the result is not healthy (see --force).""",
 
 def run(arguments: argparse.Namespace) -> int:
     """Read, check, discover, write, and say how it went."""
-    from kedge.cli.output import health_line, log_to_stderr, notes, print_json, results
+    from kedge.cli.output import health_line, note, notes, print_json, results
     from kedge.cli.progress import progress_bar
     from kedge.cli.provenance import describe_input
     from kedge.discovery import AnchorDiscovery, check_target
@@ -67,14 +67,15 @@ def run(arguments: argparse.Namespace) -> int:
 
     check_target(arguments.out, overwrite=arguments.overwrite)
     budget = arguments.memory or DEFAULT_BUDGET
-    require_memory(budget, "--memory", "give a smaller budget")
-    log = log_to_stderr()
     began = time.perf_counter()
     x = read_embeddings(arguments.x, limit=arguments.limit)
     y = read_embeddings(arguments.y, limit=arguments.limit)
     seeds = read_pairs(arguments.seeds, x, y, by=arguments.pairs_by)
     anchors = read_key_list(arguments.anchor_keys) if arguments.anchor_keys else None
-    log.info("%s: %d x %d, %s: %d x %d, %d seeds", x.source, len(x), x.dim, y.source, len(y), y.dim, len(seeds))
+    note(f"{x.source}: {len(x)} x {x.dim}, {y.source}: {len(y)} x {y.dim}, {len(seeds)} seeds")
+    # Both spaces are held once more, normalised.
+    needed = budget + x.vectors.nbytes + y.vectors.nbytes
+    require_memory(needed, "--memory and the spaces", "give a smaller --memory, or fewer rows with --limit")
     read_seconds = time.perf_counter() - began
 
     with progress_bar() as on_step:

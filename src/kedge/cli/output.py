@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, is_dataclass
@@ -50,15 +49,9 @@ def health_line(health: Health) -> str:
     return f"[bold {colour}]{health.verdict.upper()}[/] (health {health.score:.2f}): {health.reason}"
 
 
-def log_to_stderr() -> logging.Logger:
-    """The command line's logger, writing to stderr."""
-    logger = logging.getLogger("kedge")
-    if not logger.handlers:
-        handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(logging.Formatter("kedge: %(message)s"))
-        logger.addHandler(handler)
-        logger.setLevel(logging.INFO)
-    return logger
+def note(message: str) -> None:
+    """One line for the log, on stderr."""
+    notes().print(f"kedge: {message}", markup=False)
 
 
 def _jsonable(value: object) -> object:

@@ -34,7 +34,7 @@ def row_blocks(a: Tensor, b: Tensor, budget: int = DEFAULT_BUDGET) -> Iterator[t
 
     The yielded block is one buffer that the next step overwrites; the consumer may change it in place.
     """
-    count = min(rows_per_block(len(b), budget, on_cpu=a.device.type == "cpu"), len(a))
+    count = max(1, min(rows_per_block(len(b), budget, on_cpu=a.device.type == "cpu"), len(a)))
     buffer = torch.empty(count, len(b), dtype=a.dtype, device=a.device)
     columns = b.T
     for begin in range(0, len(a), count):

@@ -54,10 +54,10 @@ def retrieval_scores(source: Tensor, target: Tensor, k: int = 10, *, budget: int
         hits = near == truth[:, None]
         found = hits.any(dim=1)
         rank = hits.int().argmax(dim=1) + 1
-        reciprocal += float((found / rank).sum(dtype=torch.float64))
+        reciprocal += float((found.double() / rank).sum())
         first += float(hits[:, 0].sum())
         shared = (near[:, :, None] == near_source[rows, None, :]).any(dim=2).sum(dim=1)
-        overlap += float((shared / (2 * k - shared)).sum(dtype=torch.float64))
+        overlap += float((shared.double() / (2 * k - shared)).sum())
         # The true match must not be its own rival because of rounding.
         block[truth - rows.start, truth] = -torch.inf
         row_rivals += (block > own[rows, None]).sum()

@@ -1,0 +1,86 @@
+"""The paper's optimiser beside the default method: quality, and the ratio of their times in one run.
+
+    python benchmarks/paper_optimiser.py --data DIR                           everything (a GPU, or patience)
+    python benchmarks/paper_optimiser.py --data DIR --timed-steps 5           only the ratio of times
+
+On the easy pair, 15 seeds, 300 anchors, five random states. With `--timed-steps K` the paper's optimiser takes K of
+its 250 steps, each of which costs the same, and its time is scaled up; no quality is reported then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from kedge import AnchorDiscovery, PaperSettings
+from kedge.discovery.devices import resolve_device
+from kedge.tasks import evaluate, gold_by_key
+from word_pairs import add_data_option, hide, load_pair
+
+METHODS = {
+    "default": {},
+    "paper, init seeds": {"method": "paper", "init": "seeds"},
+    "paper, init random (as printed)": {"method": "paper", "init": "random"},
+}
+
+
+def main() -> None:
+    """Run all methods for all states and print two tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_data_option(parser)
+    parser.add_argument("--pair", choices=("easy", "medium"), default="easy")
+    parser.add_argument("--words", type=int, help="use only the first so many words")
+    parser.add_argument("--random-states", nargs="+", type=int, default=[0, 1, 2, 3, 4])
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--timed-steps", type=int, help="scale the paper's time up from so many steps")
+    arguments = parser.parse_args()
+    device = resolve_device(arguments.device)
+    machine = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{os.cpu_count()} CPU cores"
+    x, truth = load_pair(arguments.data, arguments.pair, arguments.words)
+    print(f"{arguments.pair} pair, {len(x)} words, {len(arguments.random_states)} random states, {machine}\n")
+
+    settings = PaperSettings()
+    scale = 1.0
+    if arguments.timed_steps:
+        scale = settings.steps / arguments.timed_steps
+        settings = replace(settings, steps=arguments.timed_steps)
+    seconds: dict[str, list[float]] = {name: [] for name in METHODS}
+    scores: dict[str, list[tuple[float, ...]]] = {name: [] for name in METHODS}
+    for state in arguments.random_states:
+        y, chance = hide(truth, state)
+        anchors = chance.choice(len(x), 300, replace=False)
+        seeds = [(x.keys[row], x.keys[row]) for row in anchors[:15]]
+        for name, options in METHODS.items():
+            began = time.perf_counter()
+            run = AnchorDiscovery(device=arguments.device, random_state=state, paper=settings, **options)
+            run.fit(x, y, seeds, anchors=anchors)
+            seconds[name].append((time.perf_counter() - began) * (scale if options else 1))
+            if not arguments.timed_steps:
+                result = evaluate(run, x, y, gold_by_key(x, y), complete=True)
+                found = result.found
+                scores[name].append((found.jaccard, found.mrr, found.cosine, result.anchors_exact, run.health_.score))
+                if name == "default":
+                    scores.setdefault("GT", []).append(
+                        (result.gt.jaccard, result.gt.mrr, result.gt.cosine, 1.0, np.nan)
+                    )
+
+    base = np.median(seconds["default"])
+    if not arguments.timed_steps:
+        print("| anchors | Jaccard@10 | MRR@10 | cosine | hidden anchors exact | health |\n|---|---|---|---|---|---|")
+        for name in ("GT", *METHODS):
+            means = np.mean(scores[name], axis=0)
+            print(f"| {name} | " + " | ".join("-" if np.isnan(mean) else f"{mean:.3f}" for mean in means) + " |")
+        print()
+    print("| method | seconds, median (least to most) | ratio |\n|---|---|---|")
+    for name, values in seconds.items():
+        spread = f"{np.median(values):.1f} ({min(values):.1f} to {max(values):.1f})"
+        print(f"| {name} | {spread} | {np.median(values) / base:.0f} |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""The two pairs of word spaces that the benchmarks use, read from a data folder (`--data` or `KEDGE_DATA`)."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+import numpy as np
+
+from kedge.spaces import Embeddings, read_embeddings
+
+PAIRS = {
+    "easy": ("word2vec-googlenews-300", "glove-6b-100"),
+    "medium": ("fasttext-wiki-300", "word2vec-googlenews-300"),
+}
+
+
+def add_data_option(parser: argparse.ArgumentParser) -> None:
+    """`--data`, with `KEDGE_DATA` as its default."""
+    default = os.environ.get("KEDGE_DATA")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=default and Path(default),
+        required=default is None,
+        help="folder with words/ (default: $KEDGE_DATA)",
+    )
+
+
+def load_pair(data: Path, name: str, limit: int | None = None) -> tuple[Embeddings, Embeddings]:
+    """The shared words of a pair, in the same order in both spaces.
+
+    Easy: the first 20,000 that are alphabetic with at least 3 letters. Medium: all.
+    """
+    x, y = (read_embeddings(data / "words" / f"{space}.npz") for space in PAIRS[name])
+    shared = [key for key in x.keys if key in y.row_of]
+    if name == "easy":
+        shared = [key for key in shared if key.isalpha() and len(key) >= 3][:20_000]
+    shared = shared[:limit]
+    return x.take(x.rows(shared)), y.take(y.rows(shared))
+
+
+def hide(y: Embeddings, random_state: int) -> tuple[Embeddings, np.random.Generator]:
+    """Y with its rows shuffled, and the generator to go on with."""
+    chance = np.random.default_rng(random_state)
+    return y.take(chance.permutation(len(y))), chance

@@ -1,0 +1,107 @@
+"""The words table: GT / Seed / Found / Snapped from 15 seeds, with time and memory of the command line.
+
+    python benchmarks/words.py --data DIR                        both pairs, five random states
+    python benchmarks/words.py --data DIR --pairs easy --random-states 0
+
+Each state writes files, runs `kedge discover` on them as a process of its own (whose wall time and peak memory
+are reported, files to run folder), then `kedge evaluate --json`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from kedge.spaces import write_embeddings, write_table
+from word_pairs import PAIRS, add_data_option, hide, load_pair
+
+SEEDS, ANCHORS = 15, 300
+ROWS = ("GT", "Seed", "Found", "Snapped")
+METRICS = ("jaccard", "mrr", "cosine", "p_at_1", "foscttm")
+
+
+def main() -> None:
+    """Run all states and print one table a pair."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_data_option(parser)
+    parser.add_argument("--pairs", nargs="+", choices=PAIRS, default=list(PAIRS))
+    parser.add_argument("--random-states", nargs="+", type=int, default=[0, 1, 2, 3, 4])
+    arguments = parser.parse_args()
+    print(f"Machine: {platform.processor() or platform.machine()}, {os.cpu_count()} cores\n")
+    for name in arguments.pairs:
+        print_table(name, [run_state(arguments.data, name, state) for state in arguments.random_states])
+
+
+def run_state(data: Path, name: str, random_state: int) -> dict[str, object]:
+    """One discovery and its evaluation through the command line."""
+    x, y = load_pair(data, name)
+    y, chance = hide(y, random_state)
+    anchors = chance.choice(len(x), ANCHORS, replace=False)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        write_embeddings(x, folder / "x.npz")
+        write_embeddings(y, folder / "y.npz")
+        write_table(folder / "seeds.tsv", ("x", "y"), [(x.keys[row], x.keys[row]) for row in anchors[:SEEDS]])
+        (folder / "anchors.txt").write_text("".join(f"{x.keys[row]}\n" for row in anchors))
+        files = [str(folder / "x.npz"), str(folder / "y.npz")]
+        run = str(folder / "run")
+        options = ["--seeds", str(folder / "seeds.tsv"), "--anchor-keys", str(folder / "anchors.txt"), "--out", run]
+        seconds, megabytes = measure(["discover", *files, *options, "--random-state", str(random_state), "--force"])
+        evaluate = [sys.executable, "-m", "kedge", "evaluate", run, *files, "--gold", "keys", "--json"]
+        result = json.loads(subprocess.run(evaluate, check=True, stdout=subprocess.PIPE).stdout)
+    print(
+        f"{name} {random_state}: {len(x)} words, Found MRR {result['Found']['mrr']:.3f}, {seconds:.0f} s, "
+        f"{megabytes:.0f} MB, {result['health']['verdict']}",
+        file=sys.stderr,
+    )
+    return result | {"seconds": seconds, "megabytes": megabytes}
+
+
+def measure(arguments: list[str]) -> tuple[float, float]:
+    """Wall seconds and peak resident megabytes of one `kedge` process."""
+    began = time.perf_counter()
+    process = subprocess.Popen([sys.executable, "-m", "kedge", *arguments], stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"kedge {' '.join(arguments)} failed with {process.returncode}")
+    return time.perf_counter() - began, usage.ru_maxrss / 1024
+
+
+def print_table(name: str, results: list[dict[str, object]]) -> None:
+    """Mean and standard deviation over the states, as Markdown."""
+    print(f"### {name}: {' x '.join(PAIRS[name])}, {len(results)} random states, mean (std)\n")
+    print("| anchors | Jaccard@10 | MRR@10 | cosine | P@1 | FOSCTTM |\n|---|---|---|---|---|---|")
+    for row in ROWS:
+        cells = [shown([result[row][metric] for result in results]) for metric in METRICS]
+        print(f"| {row} | {' | '.join(cells)} |")
+    print("\n| hidden anchors exact | pairs precision | pairs recall | health | aligned | seconds | peak MB |")
+    print("|---|---|---|---|---|---|---|")
+    cells = [
+        shown([result[field] for result in results]) for field in ("anchors_exact", "pairs_precision", "pairs_recall")
+    ]
+    health = [result["health"] for result in results]
+    aligned = sum(each["verdict"] == "aligned" for each in health)
+    print(
+        f"| {' | '.join(cells)} | {shown([each['score'] for each in health])} | {aligned}/{len(results)} "
+        f"| {max(result['seconds'] for result in results):.0f} (most) "
+        f"| {max(result['megabytes'] for result in results):.0f} (most) |\n"
+    )
+
+
+def shown(values: list[float]) -> str:
+    """Mean and standard deviation."""
+    return f"{np.mean(values):.3f} ({np.std(values):.3f})"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""Spaces that several tests share."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from kedge import AnchorDiscovery, Embeddings
+from kedge.data import load_demo_words
+
+
+@pytest.fixture(autouse=True, scope="session")
+def two_threads():
+    """The same sums in the same order on every machine with at least two cores."""
+    torch.set_num_threads(2)
+
+
+@pytest.fixture(scope="session")
+def words() -> tuple[Embeddings, Embeddings]:
+    """2,000 real words in Word2Vec and GloVe, the rows of the second shuffled."""
+    x, y = load_demo_words()
+    order = np.random.default_rng(7).permutation(2000)
+    return x.take(range(2000)), y.take(order)
+
+
+@pytest.fixture(scope="session")
+def word_seeds(words) -> list[tuple[str, str]]:
+    chosen = np.random.default_rng(3).choice(words[0].keys, 15, replace=False)
+    return [(str(key), str(key)) for key in chosen]
+
+
+@pytest.fixture(scope="session")
+def fitted(words, word_seeds) -> AnchorDiscovery:
+    return AnchorDiscovery(n_anchors=100, device="cpu").fit(*words, word_seeds)
+
+
+@pytest.fixture
+def rotated():
+    """A function that makes two spaces of which the second is the first rotated, with some noise."""
+
+    def make(n=300, dim=16, noise=0.0, seed=0) -> tuple[np.ndarray, np.ndarray]:
+        chance = np.random.default_rng(seed)
+        scales = np.geomspace(1, 0.2, dim)  # without structure there is nothing to align
+        x = chance.standard_normal((n, dim)) * scales
+        rotation, _ = np.linalg.qr(chance.standard_normal((dim, dim)))
+        y = x @ rotation + noise * chance.standard_normal((n, dim))
+        return x.astype(np.float32), y.astype(np.float32)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    """The folder of real data, where there is one."""
+    folder = os.environ.get("KEDGE_DATA")
+    if not folder or not Path(folder, "words").is_dir():
+        pytest.skip("KEDGE_DATA does not name a folder with words/")
+    return Path(folder)

@@ -1,0 +1,283 @@
+"""The command line as a user meets it: outputs, files, exit codes and messages."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from kedge import Embeddings, read_embeddings, write_embeddings
+from kedge.cli.main import build_parser, main
+from kedge.spaces.pairs import read_table, write_table
+
+VERBS = ("demo", "discover", "evaluate", "search", "translate", "project", "convert", "info")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, words, word_seeds):
+    """Two spaces, seeds, and a run."""
+    path = tmp_path_factory.mktemp("cli")
+    write_embeddings(words[0], path / "x.npz")
+    write_embeddings(words[1], path / "y.vec")
+    write_table(path / "seeds.tsv", ("x", "y"), word_seeds)
+    arguments = ["discover", path / "x.npz", path / "y.vec", "--seeds", path / "seeds.tsv", "--anchors", "100"]
+    assert run(*arguments, "--out", path / "run") == 0
+    return path
+
+
+def run(*arguments) -> int:
+    return main([str(argument) for argument in arguments])
+
+
+def run_json(capsys, *arguments) -> dict:
+    assert run(*arguments, "--json") == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_discover_says_how_it_went_and_writes_the_run(folder, capsys, tmp_path):
+    files = [folder / "x.npz", folder / "y.vec"]
+    assert run("discover", *files, "--seeds", folder / "seeds.tsv", "--anchors", "100", "--out", tmp_path / "run") == 0
+    captured = capsys.readouterr()
+    assert "ALIGNED" in captured.out
+    assert f"kedge search {tmp_path / 'run'}" in captured.out
+    assert "\x1b" not in captured.out  # no colours when stdout is no terminal
+    assert "2000 x 300" in captured.err
+    description = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert description["inputs"]["x"]["rows"] == 2000
+    assert len(description["inputs"]["y"]["sha256"]) == 64
+    assert description["timings"]["fit_seconds"] > 0
+    # The same random state writes the same run, timings aside.
+    for name in ("anchors.tsv", "pairs.tsv", "anchors.safetensors", "map.safetensors", "match.safetensors"):
+        assert (tmp_path / "run" / name).read_bytes() == (folder / "run" / name).read_bytes(), name
+
+
+def test_discover_json_and_options(folder, capsys, tmp_path):
+    (tmp_path / "anchors.txt").write_text("water\nmusic\nschool\n")
+    rows = read_table(folder / "seeds.tsv")
+    x, y = read_embeddings(folder / "x.npz"), read_embeddings(folder / "y.vec")
+    by_row = [(str(x.row_of[row["x"]]), str(y.row_of[row["y"]])) for row in rows]
+    (tmp_path / "rows.csv").write_text("".join(f"{a},{b}\n" for a, b in by_row))
+    result = run_json(
+        capsys, "discover", folder / "x.npz", folder / "y.vec", "--seeds", tmp_path / "rows.csv", "--pairs-by", "row",
+        "--anchor-keys", tmp_path / "anchors.txt", "--random-state", "5", "--device", "cpu", "--memory", "64M",
+        "--no-center", "--out", tmp_path / "run",
+    )  # fmt: skip
+    assert set(result) == {"run", "health", "anchors", "pairs", "seconds"}
+    assert result["anchors"] == 3
+    assert result["health"]["verdict"] == "aligned"
+    assert [row["x"] for row in read_table(tmp_path / "run" / "anchors.tsv")] == ["water", "music", "school"]
+    settings = json.loads((tmp_path / "run" / "run.json").read_text())["settings"]
+    assert (settings["center"], settings["random_state"], settings["memory_budget"]) == (False, 5, 64 * 2**20)
+
+
+def test_evaluate_json_has_exactly_the_documented_keys(folder, capsys):
+    result = run_json(capsys, "evaluate", folder / "run", folder / "x.npz", folder / "y.vec", "--gold", "keys")
+    rows = ("GT", "Seed", "Found", "Snapped")
+    assert set(result) == {*rows, "anchors_exact", "pairs_precision", "pairs_recall", "health"}
+    for row in rows:
+        assert set(result[row]) == {"jaccard", "mrr", "cosine", "p_at_1", "foscttm"}
+    assert result["Found"]["mrr"] > 0.9
+    assert result["pairs_precision"] > 0.99
+
+
+def test_evaluate_prints_tables_and_takes_gold_files(folder, capsys, tmp_path):
+    words = read_embeddings(folder / "x.npz").keys[:500]
+    write_table(tmp_path / "gold.tsv", ("x", "y"), [(word, word) for word in words])
+    assert run("evaluate", folder / "run", folder / "x.npz", folder / "y.vec", "--gold", tmp_path / "gold.tsv") == 0
+    output = capsys.readouterr().out
+    for expected in (
+        "GT",
+        "Seed",
+        "Found",
+        "Snapped",
+        "Jaccard@10",
+        "FOSCTTM",
+        "hidden anchors",
+        "precision",
+        "ALIGNED",
+    ):
+        assert expected in output
+
+
+def test_search(folder, capsys):
+    files = [folder / "run", folder / "x.npz", folder / "y.vec"]
+    assert run("search", *files, "water", "music", "-k", "2") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("water:  water ")
+    assert lines[1].startswith("music:  music ")
+    result = run_json(capsys, "search", *files, "water", "-k", "2")
+    assert [near["key"] for near in result["water"]][0] == "water"
+    assert len(result["water"]) == 2
+
+
+def test_project_and_translate_write_files_under_the_same_keys(folder, capsys, tmp_path):
+    for side, name in (("X", "x.npz"), ("Y", "y.vec")):
+        result = run_json(capsys, "project", folder / "run", side, folder / name, "-o", tmp_path / f"{side}.npz")
+        assert (result["rows"], result["dimensions"]) == (2000, 100)
+    x, y = read_embeddings(tmp_path / "X.npz"), read_embeddings(tmp_path / "Y.npz")
+    both = [x.vectors, y.vectors[y.rows(x.keys)]]
+    a, b = (v / np.linalg.norm(v, axis=1, keepdims=True) for v in both)
+    assert np.mean((a @ b.T).argmax(axis=1) == np.arange(2000)) > 0.9
+    assert run("project", folder / "run", "Y", folder / "y.vec", "-o", tmp_path / "snapped.npz", "--snapped") == 0
+    assert not np.allclose(read_embeddings(tmp_path / "snapped.npz").vectors, y.vectors)
+    assert run("translate", folder / "run", folder / "x.npz", "-o", tmp_path / "moved.safetensors") == 0
+    assert read_embeddings(tmp_path / "moved.safetensors").vectors.shape == (2000, 100)
+
+
+def test_convert_and_info(folder, capsys, tmp_path):
+    assert run("convert", folder / "y.vec", tmp_path / "y.bin.gz", "--limit", "50") == 0
+    assert len(read_embeddings(tmp_path / "y.bin.gz")) == 50
+    (tmp_path / "keys.txt").write_text("water\nmusic\nnot-a-word\n")
+    assert run("convert", folder / "x.npz", tmp_path / "some.parquet", "--keys", tmp_path / "keys.txt") == 0
+    assert "1 of 3 wanted keys" in capsys.readouterr().err
+    described = run_json(capsys, "info", folder / "x.npz")
+    assert (described["rows"], described["dimensions"]) == (2000, 300)
+    assert run_json(capsys, "info", folder / "run")["health"]["verdict"] == "aligned"
+    assert run("info", folder / "run") == 0
+    assert "aligned" in capsys.readouterr().out
+
+
+def test_demo(capsys, tmp_path):
+    out = tmp_path / "demo"
+    assert run("demo", "--out", out) == 0
+    output = capsys.readouterr().out
+    for expected in ("15 pairs", "Found", "GT", "ALIGNED", "kedge search", "The paper"):
+        assert expected in output
+    assert {path.name for path in out.iterdir()} == {"word2vec.npz", "glove.npz", "seeds.tsv", "run"}
+    assert run("search", out / "run", out / "word2vec.npz", out / "glove.npz", "water") == 0
+    assert capsys.readouterr().out.startswith("water:  water")
+    assert run_json(capsys, "demo", "--out", out)["Found"]["mrr"] > 0.95  # again into the same folder
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "file").write_text("")
+    assert run("demo", "--out", tmp_path / "mine") == 2
+
+
+def test_an_unhealthy_result_is_written_and_exits_with_3(folder, capsys, tmp_path):
+    x, y = read_embeddings(folder / "x.npz"), read_embeddings(folder / "y.vec")
+    write_table(tmp_path / "wrong.tsv", ("x", "y"), list(zip(x.keys[:15], y.keys[100:115], strict=True)))
+    arguments = ["discover", folder / "x.npz", folder / "y.vec", "--seeds", tmp_path / "wrong.tsv", "--anchors", "50"]
+    assert run(*arguments, "--out", tmp_path / "run") == 3
+    captured = capsys.readouterr()
+    assert "NOT ALIGNED" in captured.out
+    assert "WARNING" in captured.err
+    assert "more seeds" in captured.err
+    assert (tmp_path / "run" / "pairs.tsv").exists()
+    assert run(*arguments, "--out", tmp_path / "run", "--overwrite", "--force") == 0
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_has_examples(verb, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        build_parser().parse_args([verb, "--help"])
+    assert stopped.value.code == 0
+    output = capsys.readouterr().out
+    assert f"kedge {verb}" in output
+    assert "examples:" in output
+    assert "--json" in output
+
+
+def bad_vec(path, text):
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"x": "absent.vec"}, "absent.vec: no such file"),
+        ({"x": "2 2\na 1 2\n"}, "header declares 2 rows, the file holds 1"),
+        ({"x": "2 2\na 1 2\nb 1\n"}, "line 3: expected a key and 2 numbers"),
+        ({"x": "2 2\na 1 2\nb 1 nan\n"}, "key 'b' (row 1) has NaN"),
+        ({"x": "2 2\na 1 2\nb 0 0\n"}, "key 'b' (row 1) is a zero vector"),
+        ({"x": "2 2\na 1 2\na 1 3\n"}, "duplicate key 'a'"),
+        ({"seeds": "x\ty\nwater\tnot-a-word\n"}, "line 2: Y"),
+        ({"seeds": "water\twater\nmusic\tmusic\n"}, "at least 3 distinct pairs, got 2"),
+        ({"seeds": "water\twater\nwater\tmusic\nyear\tyear\nday\tday\n"}, "seeds contradict each other"),
+        ({"options": ["--anchors", "3000"]}, "n_anchors must be between"),
+        ({"options": ["--memory", "1K"]}, "memory_budget of 1024 bytes is too small"),
+        ({"options": ["--memory", "90000G"]}, "--memory and the spaces: needs about"),
+        ({"options": ["--device", "abacus"]}, "device must be"),
+        ({"options": ["--limit", "100"]}, "has no key"),
+        ({"options": ["--init", "random"]}, "no such method"),
+    ],
+)
+def test_bad_input_is_one_clear_line_and_nothing_is_written(folder, tmp_path, capsys, change, message):
+    x = folder / "x.npz"
+    if "x" in change:
+        x = tmp_path / "absent.vec" if change["x"] == "absent.vec" else bad_vec(tmp_path / "x.vec", change["x"])
+    seeds = bad_vec(tmp_path / "s.tsv", change["seeds"]) if "seeds" in change else folder / "seeds.tsv"
+    before = sorted(tmp_path.iterdir())
+    code = run("discover", x, folder / "y.vec", "--seeds", seeds, "--out", tmp_path / "run", *change.get("options", []))
+    errors = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
+    assert code == 2
+    assert len(errors) == 1
+    assert errors[0].startswith("kedge: error: ")
+    assert message in errors[0]
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_other_verbs_fail_clearly_too(folder, tmp_path, capsys):
+    write_embeddings(Embeddings(["a"], np.ones((1, 7))), tmp_path / "seven.npz")
+    cases = [
+        (["translate", folder / "run", tmp_path / "seven.npz", "-o", tmp_path / "o.npz"], "vectors have 7 dimensions"),
+        (["project", folder / "run", "Y", tmp_path / "seven.npz", "-o", tmp_path / "o.npz"], "Y of this run has 100"),
+        (["search", folder / "run", folder / "x.npz", folder / "y.vec", "qqq"], "unknown key 'qqq'"),
+        (["evaluate", folder / "run", folder / "x.npz", tmp_path / "seven.npz", "--gold", "keys"], "no key in common"),
+        (["evaluate", tmp_path, folder / "x.npz", folder / "y.vec", "--gold", "keys"], "holds no run.json"),
+        (["convert", folder / "x.npz", tmp_path / "o.docx"], "suffix '.docx'"),
+        (["info", tmp_path / "absent.vec"], "no such file"),
+    ]
+    for arguments, message in cases:
+        assert run(*arguments) == 2
+        assert message in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["seven.npz"]
+
+
+def test_a_run_is_not_overwritten_unasked(folder, capsys):
+    before = (folder / "run" / "run.json").read_bytes()
+    assert run("discover", "absent.x", "absent.y", "--seeds", "absent.tsv", "--out", folder / "run") == 2
+    assert "holds a run already" in capsys.readouterr().err  # said before anything is read
+    assert (folder / "run" / "run.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interruption_leaves_nothing_half_written(folder, tmp_path, number):
+    command = [sys.executable, "-m", "kedge", "discover", folder / "x.npz", folder / "y.vec"]
+    command += ["--seeds", folder / "seeds.tsv", "--method", "paper", "--out", tmp_path / "run"]  # minutes of work
+    process = subprocess.Popen([str(part) for part in command], stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    while "seeds" not in process.stderr.readline():  # the log line before the work begins
+        assert process.poll() is None
+    time.sleep(0.5)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "interrupted" in errors
+    assert "Traceback" not in errors
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_closed_pipe_is_no_error(folder):
+    command = (
+        f"{sys.executable} -m kedge search {folder}/run {folder}/x.npz {folder}/y.vec water music -k 200 | head -c 10"
+    )
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True)
+    assert done.stdout == "water:  wa"
+    assert done.stderr == ""
+
+
+def test_version_and_no_verb(capsys):
+    environment = os.environ | {"NO_COLOR": "1"}
+    shown = subprocess.run(
+        [sys.executable, "-m", "kedge", "--version"], capture_output=True, text=True, env=environment
+    )
+    assert shown.stdout.startswith("kedge 0.")
+    with pytest.raises(SystemExit) as stopped:
+        main([])
+    assert stopped.value.code == 2

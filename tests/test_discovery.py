@@ -1,0 +1,243 @@
+"""The estimator as a user meets it, on real words and on made-up spaces."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+
+import kedge
+from kedge import AnchorDiscovery, Embeddings, InputError, Schedule
+from kedge.errors import NotFittedError
+from kedge.tasks import evaluate, gold_by_key, search
+
+
+def test_real_words_are_paired_from_fifteen_seeds(fitted, words):
+    assert fitted.health_.verdict == "aligned"
+    result = evaluate(fitted, *words, gold_by_key(*words), complete=True)
+    assert result.pairs_precision > 0.99
+    assert result.pairs_recall > 0.97
+    assert result.anchors_exact > 0.97
+    # Found is as good as all true anchors, and far better than the seeds alone.
+    assert result.found.mrr > result.gt.mrr - 0.01
+    assert result.found.jaccard > result.gt.jaccard > result.seed.jaccard + 0.1
+    assert result.found.cosine > result.gt.cosine
+
+
+def test_learned_attributes_have_the_documented_shapes(fitted, words):
+    x, y = words
+    a, p = len(fitted.anchors_x_), len(fitted.pairs_)
+    assert a == 100
+    assert fitted.anchors_y_.shape == fitted.anchor_confidence_.shape == fitted.anchor_is_seed_.shape == (a,)
+    assert len(set(fitted.anchors_x_.tolist())) == len(set(fitted.anchors_y_.tolist())) == a
+    assert fitted.free_anchors_.shape == (a, y.dim)
+    np.testing.assert_allclose(np.linalg.norm(fitted.free_anchors_, axis=1), 1, rtol=1e-5)
+    assert fitted.match_.shape == fitted.confidence_.shape == (len(x),)
+    assert fitted.map_.shape == (x.dim, y.dim)
+    assert fitted.pairs_.shape == (p, 2)
+    assert len(np.unique(fitted.pairs_[:, 0])) == len(np.unique(fitted.pairs_[:, 1])) == p
+    assert (np.diff(fitted.pair_confidence_) <= 0).all()
+    assert ((fitted.confidence_ >= 0) & (fitted.confidence_ <= 1)).all()
+    assert fitted.n_iter_ == len(fitted.history_) > 20
+    assert fitted.anchor_is_seed_.sum() == 15
+    assert fitted.anchor_is_seed_[:15].all()
+    seeds = {(x.keys[i], y.keys[j]) for i, j in fitted.seeds_}
+    assert set(fitted.seed_keys_) == seeds
+    assert fitted.anchor_keys_[:15] == fitted.seed_keys_
+
+
+def test_same_random_state_same_answer(fitted, words, word_seeds):
+    again = AnchorDiscovery(n_anchors=100, device="cpu").fit(*words, word_seeds)
+    np.testing.assert_array_equal(again.pairs_, fitted.pairs_)
+    np.testing.assert_array_equal(again.free_anchors_, fitted.free_anchors_)
+    np.testing.assert_array_equal(again.confidence_, fitted.confidence_)
+    assert again.health_ == fitted.health_
+    other = AnchorDiscovery(n_anchors=100, device="cpu", random_state=1).fit(*words, word_seeds)
+    assert other.anchors_x_.tolist() != fitted.anchors_x_.tolist()
+
+
+def test_the_memory_budget_does_not_change_the_answer(fitted, words, word_seeds):
+    small = AnchorDiscovery(n_anchors=100, device="cpu", memory_budget=2**20).fit(*words, word_seeds)
+    assert {tuple(pair) for pair in small.pairs_.tolist()} == {tuple(pair) for pair in fitted.pairs_.tolist()}
+
+
+def test_the_order_of_rows_does_not_matter(fitted, words, word_seeds):
+    x, y = words
+    order = np.random.default_rng(0).permutation(len(y))
+    permuted = AnchorDiscovery(n_anchors=100, device="cpu").fit(x, y.take(order), word_seeds)
+    assert set(permuted.pair_keys_) == set(fitted.pair_keys_)
+
+
+def test_a_noiseless_rotation_is_solved_completely(rotated):
+    x, y = rotated(n=400)
+    seeds = np.stack([np.arange(10), np.arange(10)], axis=1)
+    discovery = AnchorDiscovery(n_anchors=30, device="cpu").fit(x, y, seeds)
+    assert discovery.match_.tolist() == list(range(400))
+    assert discovery.health_.verdict == "aligned"
+    np.testing.assert_array_equal(discovery.anchors_x_, discovery.anchors_y_)
+    np.testing.assert_allclose(discovery.transform_x(x), discovery.transform_y(y), atol=1e-3)
+    cosine = (discovery.translate(x) * y / np.linalg.norm(y, axis=1, keepdims=True)).sum(axis=1)
+    assert cosine.min() > 0.95
+
+
+def test_spaces_of_different_sizes(words, word_seeds):
+    x, y = words
+    keep = {left for left, _ in word_seeds} | set(x.keys[:1200])
+    fewer = x.take([row for row, key in enumerate(x.keys) if key in keep])
+    for left, right in ((fewer, y), (x, y.take(y.rows(fewer.keys)))):
+        discovery = AnchorDiscovery(n_anchors=50, device="cpu").fit(left, right, word_seeds)
+        assert discovery.health_.verdict == "aligned"
+        right_pairs = sum(a == b for a, b in discovery.pair_keys_)
+        assert right_pairs > 0.97 * len(fewer)
+
+
+def test_sampled_annealing_finishes_on_everything(words, word_seeds):
+    schedule = Schedule(sample_size=800)
+    discovery = AnchorDiscovery(n_anchors=50, device="cpu", schedule=schedule).fit(*words, word_seeds)
+    assert len(discovery.match_) == 2000
+    assert sum(a == b for a, b in discovery.pair_keys_) > 1950
+
+
+def test_anchors_can_be_given_or_spread(words, word_seeds):
+    given = [words[0].keys[row] for row in range(100, 140)]
+    discovery = AnchorDiscovery(device="cpu").fit(*words, word_seeds, anchors=given)
+    assert [left for left, _ in discovery.anchor_keys_] == given
+    spread = AnchorDiscovery(n_anchors=60, anchor_choice="farthest", device="cpu").fit(*words, word_seeds)
+    by_chance = AnchorDiscovery(n_anchors=60, device="cpu").fit(*words, word_seeds)
+
+    def closest(vectors):
+        similarity = vectors @ vectors.T
+        np.fill_diagonal(similarity, -1)
+        return similarity[15:].max(axis=1).mean()
+
+    assert closest(spread.anchor_vectors_) < closest(by_chance.anchor_vectors_)
+
+
+def test_more_seeds_than_anchors(words):
+    seeds = [(key, key) for key in words[0].keys[:200]]
+    discovery = AnchorDiscovery(n_anchors=50, device="cpu").fit(*words, seeds)
+    assert discovery.anchor_is_seed_.all()
+    assert len(discovery.seeds_) == 200
+
+
+def test_new_vectors_and_kinds_of_anchors(fitted, words):
+    x, y = words
+    assert fitted.transform_x(x.vectors[:7]).shape == (7, 100)
+    assert fitted.transform_y(y.vectors[:7], anchors="snapped").shape == (7, 100)
+    assert fitted.transform_x(x.vectors[:7], anchors="seeds").shape == (7, 15)
+    assert fitted.transform_y(torch.from_numpy(y.vectors[:7].copy())).shape == (7, 100)
+    translated = fitted.translate(x)
+    targets = y.vectors[y.rows(x.keys)]
+    nearest = (translated @ (y.vectors / np.linalg.norm(y.vectors, axis=1, keepdims=True)).T).argmax(axis=1)
+    assert np.mean(nearest == y.rows(x.keys)) > 0.9  # in Y's own, uncentred coordinates
+    assert translated.shape == targets.shape
+    with pytest.raises(InputError, match="vectors have 3 dimensions, X of this run has 300"):
+        fitted.translate(np.ones((2, 3)))
+    with pytest.raises(InputError, match="one of free, snapped, seeds, got 'best'"):
+        fitted.transform_y(y, anchors="best")
+
+
+def test_search_finds_the_same_word(fitted, words):
+    found = search(fitted, *words, ["water", "music"], k=3)
+    assert [near[0].key for near in found.values()] == ["water", "music"]
+    assert [len(near) for near in found.values()] == [3, 3]
+
+
+def test_on_step_sees_every_stage(words, word_seeds):
+    steps = []
+    AnchorDiscovery(n_anchors=20, device="cpu", on_step=steps.append).fit(*words, word_seeds)
+    assert list(dict.fromkeys(step.stage for step in steps)) == ["anneal", "finish", "judge"]
+    assert all(1 <= step.index <= step.total for step in steps)
+
+
+def test_without_centring(words, word_seeds):
+    discovery = AnchorDiscovery(n_anchors=50, center=False, device="cpu").fit(*words, word_seeds)
+    assert discovery.centre_x_ is None
+    assert discovery.translate(words[0]).shape == words[1].vectors.shape
+
+
+def test_scikit_learn_manners():
+    discovery = AnchorDiscovery(n_anchors=7, random_state=3)
+    copy = clone(discovery)
+    assert copy.get_params() == discovery.get_params()
+    assert copy.set_params(n_anchors=8) is copy
+    assert repr(copy) == "AnchorDiscovery(n_anchors=8, random_state=3)"
+    with pytest.raises(InputError, match="no parameter 'anchors'"):
+        copy.set_params(anchors=1)
+    with pytest.raises(NotFittedError, match="call fit first"):
+        discovery.translate(np.ones((1, 2)))
+
+
+SEEDS = [[0, 0], [1, 1], [2, 2], [3, 3]]
+
+
+@pytest.mark.parametrize(
+    ("options", "arguments", "message"),
+    [
+        ({}, {"seeds": SEEDS[:2]}, "at least 3 distinct pairs, got 2"),
+        ({}, {"seeds": []}, "at least 3 distinct pairs, got 0"),
+        ({}, {"seeds": [*SEEDS, [0, 9]]}, "seeds contradict each other: .*'0', '0'.* and .*'0', '9'"),
+        ({}, {"seeds": [*SEEDS, [9, 0]]}, "seeds contradict each other"),
+        ({}, {"seeds": [*SEEDS, [300, 0]]}, "300 is no row of x; rows are 0 to 299"),
+        ({}, {"seeds": [*SEEDS, [0, -1]]}, "-1 is no row of y"),
+        ({}, {"seeds": [[0.5, 1]]}, r"integer array of shape \(s, 2\)"),
+        ({}, {"seeds": [0, 1, 2]}, r"integer array of shape \(s, 2\)"),
+        ({}, {"seeds": [("0", "0"), ("1", "nope")]}, "y: unknown key 'nope'"),
+        ({"n_anchors": 301}, {"seeds": SEEDS}, "between 1 and the rows of the smaller space .300., got 301"),
+        ({"n_anchors": 0}, {"seeds": SEEDS}, "n_anchors must be between"),
+        ({}, {"seeds": SEEDS, "anchors": [1, 1]}, "anchors: '1' is given twice"),
+        ({}, {"seeds": SEEDS, "anchors": [1, 900]}, "rows of x are 0 to 299"),
+        ({}, {"seeds": SEEDS, "anchors": ["z"]}, "x: unknown key 'z'"),
+        ({}, {"seeds": SEEDS, "anchors": []}, "anchors must be keys or a list of rows|n_anchors must be"),
+        ({"method": "magic"}, {"seeds": SEEDS}, "no such method: 'magic'"),
+        ({"init": "random"}, {"seeds": SEEDS}, "no such method: 'alternate' with init='random'"),
+        ({"anchor_choice": "best"}, {"seeds": SEEDS}, "anchor_choice must be"),
+        ({"device": "tpu?"}, {"seeds": SEEDS}, "device must be"),
+        ({"device": "meta"}, {"seeds": SEEDS}, "device must be"),
+        ({"memory_budget": 10}, {"seeds": SEEDS}, "memory_budget of 10 bytes is too small"),
+    ],
+)
+def test_bad_arguments_get_a_clear_error(rotated, options, arguments, message):
+    x, y = rotated()
+    with pytest.raises(InputError, match=message):
+        AnchorDiscovery(**({"n_anchors": 20, "device": "cpu"} | options)).fit(x, y, **arguments)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_cuda_without_a_gpu_is_said(rotated):
+    with pytest.raises(InputError, match="sees no CUDA GPU"):
+        AnchorDiscovery(n_anchors=20, device="cuda").fit(*rotated(), SEEDS)
+
+
+def test_bad_vectors_are_named(rotated):
+    x, y = rotated()
+    y[5] = np.nan
+    with pytest.raises(InputError, match="y: the vector of key '5' .row 5. has NaN"):
+        AnchorDiscovery(n_anchors=20).fit(x, y, SEEDS)
+
+
+@pytest.mark.parametrize("n", [3, 5, 30])
+def test_tiny_spaces_do_not_crash_and_are_not_called_aligned(rotated, n):
+    x, y = rotated(n=n, noise=1.0)
+    discovery = AnchorDiscovery(n_anchors=2, device="cpu").fit(x, y, [[0, 0], [1, 1], [2, 2]])
+    assert discovery.health_.verdict == "not aligned"
+    assert np.isfinite(discovery.free_anchors_).all()
+    assert np.isfinite(discovery.confidence_).all()
+
+
+def test_public_names_exist():
+    for name in kedge.__all__:
+        assert getattr(kedge, name) is not None
+    assert set(dir(kedge)) == set(kedge.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        kedge.nothing  # noqa: B018
+
+
+def test_duplicate_rows_are_harmless(rotated):
+    x, y = rotated(n=200)
+    x[150:], y[150:] = x[149], y[149]
+    space = Embeddings([f"k{row}" for row in range(200)], x)
+    discovery = AnchorDiscovery(n_anchors=20, device="cpu").fit(space, y, SEEDS)
+    assert len(set(discovery.anchors_y_.tolist())) == 20
+    assert np.isfinite(discovery.confidence_).all()

@@ -1,0 +1,138 @@
+"""Geometry against SciPy, NumPy, scikit-learn and GeoTorch, and by its properties."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.linalg
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from kedge.geometry import (
+    centre_of,
+    exponential_map,
+    least_squares_on_sphere,
+    normalise,
+    orthogonal_map,
+    principal_axes,
+    refine_rotation,
+    relative,
+    ridge,
+    unit,
+)
+
+finite = st.floats(-(2.0**127), 2.0**127, width=32).filter(lambda value: value == 0 or abs(value) > 1e-37)
+
+
+def gaussian(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+@given(arrays(np.float32, (3, 4), elements=finite))
+@settings(deadline=None)
+def test_unit_rows_have_norm_one_or_are_zero(values):
+    norms = unit(torch.from_numpy(values)).norm(dim=1)
+    zero = torch.from_numpy((values == 0).all(axis=1))
+    torch.testing.assert_close(norms, (~zero).float(), rtol=1e-5, atol=1e-5)
+
+
+def test_centre_and_normalise_agree_with_numpy():
+    vectors = gaussian(50, 6) + 1
+    scaled = vectors.numpy() / np.linalg.norm(vectors.numpy(), axis=1, keepdims=True)
+    np.testing.assert_allclose(centre_of(vectors), scaled.mean(axis=0), rtol=1e-5)
+    centred = scaled - scaled.mean(axis=0)
+    expected = centred / np.linalg.norm(centred, axis=1, keepdims=True)
+    np.testing.assert_allclose(normalise(vectors, centre_of(vectors)), expected, atol=1e-6)
+    np.testing.assert_allclose(normalise(vectors, None), scaled, rtol=1e-5)
+
+
+def test_principal_axes_agree_with_svd():
+    vectors = gaussian(200, 8) * torch.linspace(3, 0.5, 8)
+    axes = principal_axes(vectors, 3)
+    _, _, right = np.linalg.svd(vectors.numpy(), full_matrices=False)
+    np.testing.assert_allclose(np.abs((axes.T @ torch.from_numpy(right[:3].T)).numpy()), np.eye(3), atol=1e-4)
+
+
+def test_relative_representation_is_invariant_to_rotation():
+    vectors, anchors = unit(gaussian(20, 5)), unit(gaussian(7, 5, seed=1))
+    rotation = orthogonal_map(gaussian(9, 5, seed=2), gaussian(9, 5, seed=3))
+    torch.testing.assert_close(relative(vectors @ rotation, anchors @ rotation), relative(vectors, anchors))
+
+
+def test_orthogonal_map_agrees_with_scipy():
+    source, target = gaussian(40, 6), gaussian(40, 6, seed=1)
+    expected, _ = scipy.linalg.orthogonal_procrustes(source.numpy(), target.numpy())
+    np.testing.assert_allclose(orthogonal_map(source, target), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(("dim_x", "dim_y"), [(4, 7), (7, 4), (5, 5)])
+def test_orthogonal_map_between_dimensions(dim_x, dim_y):
+    found = orthogonal_map(gaussian(60, dim_x), gaussian(60, dim_y, seed=1))
+    small = min(dim_x, dim_y)
+    product = found @ found.T if dim_x <= dim_y else found.T @ found
+    torch.testing.assert_close(product, torch.eye(small), rtol=1e-5, atol=1e-5)
+
+
+def test_orthogonal_map_recovers_a_rotation_and_honours_weights():
+    rotation = orthogonal_map(gaussian(9, 5), gaussian(9, 5, seed=1))
+    source = gaussian(30, 5, seed=2)
+    target = source @ rotation
+    torch.testing.assert_close(orthogonal_map(source, target), rotation, rtol=1e-4, atol=1e-5)
+    wrong = torch.cat([target[:20], gaussian(10, 5, seed=3)])
+    weights = torch.cat([torch.ones(20), torch.zeros(10)])
+    torch.testing.assert_close(orthogonal_map(source, wrong, weights), rotation, rtol=1e-4, atol=1e-5)
+
+
+def test_ridge_agrees_with_scikit_learn():
+    from sklearn.linear_model import Ridge
+
+    inputs, targets = gaussian(80, 6).double(), gaussian(80, 3, seed=1).double()
+    strength = 0.5 * float((inputs.T @ inputs).diagonal().mean())
+    reference = Ridge(alpha=strength, fit_intercept=False).fit(inputs.numpy(), targets.numpy())
+    np.testing.assert_allclose(ridge(inputs, targets, 0.5).T, reference.coef_, rtol=1e-4, atol=1e-6)
+    plain, *_ = np.linalg.lstsq(inputs.numpy(), targets.numpy(), rcond=None)
+    np.testing.assert_allclose(ridge(inputs, targets), plain, rtol=1e-4, atol=1e-5)
+
+
+def test_refined_rotation_lies_between_the_rotation_and_least_squares():
+    source = unit(gaussian(500, 6))
+    target = source @ gaussian(6, 6, seed=1)
+    rotation = orthogonal_map(source, target)
+    torch.testing.assert_close(
+        refine_rotation(source, target, rotation, 0.0), ridge(source, target), rtol=1e-3, atol=1e-3
+    )
+    stiff = refine_rotation(source, target, rotation, 1e9)
+    torch.testing.assert_close(unit(stiff), unit(rotation), rtol=1e-3, atol=1e-3)
+
+
+def test_least_squares_on_sphere_is_the_constrained_optimum():
+    inputs, targets = gaussian(60, 5), gaussian(60, 4, seed=1)
+    found = least_squares_on_sphere(inputs, targets)
+    torch.testing.assert_close(found.norm(dim=1), torch.ones(4))
+    loss = (inputs @ found.T - targets).square().sum(dim=0)
+    for seed in range(200):  # no unit vector near or far does better
+        other = unit(found + gaussian(4, 5, seed=seed) * (0.01 if seed % 2 else 1.0))
+        assert bool(((inputs @ other.T - targets).square().sum(dim=0) >= loss - 1e-4).all())
+
+
+def test_exponential_map_agrees_with_geotorch():
+    import geotorch
+
+    layer = torch.nn.Linear(5, 7, bias=False)
+    geotorch.sphere(layer, "weight")
+    base = unit(gaussian(7, 5))
+    layer.weight = base
+    parametrisation = layer.parametrizations.weight
+    tangent = gaussian(7, 5, seed=1)
+    with torch.no_grad():
+        parametrisation.original.copy_(tangent)
+    torch.testing.assert_close(exponential_map(base, tangent), layer.weight.detach(), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(exponential_map(base, torch.zeros_like(base)), base)
+
+    # The gradients agree too, which is what the optimiser feels.
+    ours = tangent.clone().requires_grad_()
+    exponential_map(base, ours).sin().sum().backward()
+    layer.weight.sin().sum().backward()
+    torch.testing.assert_close(ours.grad, parametrisation.original.grad, rtol=1e-4, atol=1e-5)

@@ -1,0 +1,133 @@
+"""Every blocked reduction against the plain one with the matrix stored."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linear_sum_assignment
+
+from kedge import InputError
+from kedge.geometry import unit
+from kedge.matching import assign_distinct, best_two_both_ways, hubness, match_csls, row_blocks, top_k, transport_step
+
+SMALL_BUDGET = 4000  # a few rows a block
+
+
+def rows(n: int, dim: int = 6, seed: int = 0) -> torch.Tensor:
+    return unit(torch.randn(n, dim, generator=torch.Generator().manual_seed(seed)))
+
+
+sizes = st.tuples(st.integers(1, 40), st.integers(1, 40), st.integers(0, 1000))
+
+
+@given(sizes)
+@settings(deadline=None, max_examples=30)
+def test_row_blocks_cover_the_product(size):
+    n, m, seed = size
+    a, b = rows(n, seed=seed), rows(m, seed=seed + 1)
+    found = torch.full((n, m), torch.nan)
+    for part, block in row_blocks(a, b, SMALL_BUDGET):
+        found[part] = block
+    torch.testing.assert_close(found, a @ b.T)
+
+
+def test_blocks_stay_within_the_budget_and_say_when_they_cannot():
+    a, b = rows(100), rows(50)
+    assert max(len(block) * 50 * 4 * 3 for _, block in row_blocks(a, b, SMALL_BUDGET)) <= SMALL_BUDGET
+    with pytest.raises(InputError, match="memory_budget of 100 bytes is too small.*at least 600"):
+        next(row_blocks(a, b, 100))
+
+
+@given(sizes, st.integers(1, 12))
+@settings(deadline=None, max_examples=30)
+def test_top_k(size, k):
+    n, m, seed = size
+    a, b = rows(n, seed=seed), rows(m, seed=seed + 1)
+    values, indices = top_k(a, b, k, budget=SMALL_BUDGET)
+    expected = (a @ b.T).topk(min(k, m), dim=1)
+    torch.testing.assert_close(values, expected.values)
+    torch.testing.assert_close((a @ b.T).gather(1, indices), expected.values)
+
+
+@given(sizes)
+@settings(deadline=None, max_examples=30)
+def test_best_two_both_ways(size):
+    n, m, seed = size
+    a, b = rows(n, seed=seed), rows(m, seed=seed + 1)
+    penalties = torch.rand(n + m, generator=torch.Generator().manual_seed(seed))
+    forward, backward = best_two_both_ways(a, b, penalties[:n], penalties[n:], budget=SMALL_BUDGET)
+    dense = a @ b.T - penalties[:n, None] - penalties[n:]
+    for best, matrix in ((forward, dense), (backward, dense.T)):
+        ordered = matrix.sort(dim=1, descending=True).values
+        torch.testing.assert_close(best.value, ordered[:, 0])
+        torch.testing.assert_close(matrix.gather(1, best.index[:, None])[:, 0], ordered[:, 0])
+        second = ordered[:, 1] if ordered.shape[1] > 1 else torch.full_like(best.value, -torch.inf)
+        torch.testing.assert_close(best.runner_up, second)
+
+
+@given(sizes)
+@settings(deadline=None, max_examples=30)
+def test_csls_against_the_formula(size):
+    n, m, seed = size
+    a, b = rows(n, seed=seed), rows(m, seed=seed + 1)
+    match = match_csls(a, b, 3, budget=SMALL_BUDGET)
+    cosine = a @ b.T
+    near_a = cosine.topk(min(3, m), dim=1).values.mean(dim=1)
+    near_b = cosine.topk(min(3, n), dim=0).values.mean(dim=0)
+    csls = 2 * cosine - near_a[:, None] - near_b
+    assert match.partner.tolist() == csls.argmax(dim=1).tolist()
+    expected_mutual = csls.argmax(dim=0)[csls.argmax(dim=1)] == torch.arange(n)
+    assert match.mutual.tolist() == expected_mutual.tolist()
+    torch.testing.assert_close(match.column_hubness, near_b / 2)
+
+
+def test_margin_is_the_lead_over_the_best_rival():
+    a, b = rows(30), rows(25, seed=1)
+    match = match_csls(a, b)
+    scores = a @ b.T - hubness(a, b)[:, None] - hubness(b, a)
+    for row, column in enumerate(match.partner.tolist()):
+        rivals = torch.cat([scores[row, torch.arange(25) != column], scores[torch.arange(30) != row, column]])
+        assert float(match.margin[row]) == pytest.approx(float(scores[row, column] - rivals.max()), abs=1e-6)
+
+
+def test_csls_is_equivariant_to_permutation_and_invariant_to_rotation():
+    a, b = rows(50), rows(60, seed=1)
+    order = torch.randperm(60, generator=torch.Generator().manual_seed(2))
+    turn, _ = torch.linalg.qr(torch.randn(6, 6, generator=torch.Generator().manual_seed(3)))
+    plain, permuted, turned = match_csls(a, b), match_csls(a, b[order]), match_csls(a @ turn, b @ turn)
+    assert order[permuted.partner].tolist() == plain.partner.tolist()
+    assert turned.partner.tolist() == plain.partner.tolist()
+
+
+@given(st.integers(1, 12), st.integers(0, 20), st.integers(0, 1000))
+@settings(deadline=None, max_examples=40)
+def test_distinct_assignment_is_as_good_as_scipy_on_the_whole_matrix(n, more, seed):
+    a, b = rows(n, seed=seed), rows(n + more, seed=seed + 1)
+    b[: more // 2] = b[0]  # ties and duplicates
+    penalty = torch.rand(n + more, generator=torch.Generator().manual_seed(seed))
+    found = assign_distinct(a, b, penalty, budget=SMALL_BUDGET)
+    assert len(set(found.tolist())) == n
+    dense = (a @ b.T - penalty).double().numpy()
+    best_rows, best_columns = linear_sum_assignment(-dense)
+    assert dense[np.arange(n), found.numpy()].sum() == pytest.approx(dense[best_rows, best_columns].sum(), abs=1e-5)
+
+
+def test_distinct_assignment_needs_enough_columns():
+    with pytest.raises(InputError, match="cannot give 3 rows distinct partners among 2"):
+        assign_distinct(rows(3), rows(2))
+
+
+def test_transport_step_against_the_stored_plan():
+    a, b, epsilon = rows(40), rows(30, seed=1), 0.1
+    potential = 0.1 * torch.rand(30, generator=torch.Generator().manual_seed(2))
+    step = transport_step(a, b, potential, epsilon, budget=SMALL_BUDGET)
+    plan = ((a @ b.T + potential) / epsilon).softmax(dim=1)
+    torch.testing.assert_close(step.targets, plan @ b)
+    assert step.sharpness == pytest.approx(float(plan.amax(dim=1).mean()), rel=1e-4)
+    # The new potential balances the columns of the plan with the row half-step's f.
+    f = -epsilon * ((a @ b.T + potential) / epsilon).logsumexp(dim=1)
+    balanced = ((a @ b.T + f[:, None] + step.potential) / epsilon).exp() / 40
+    torch.testing.assert_close(balanced.sum(dim=0), torch.full((30,), 1 / 30), rtol=1e-3, atol=1e-5)

@@ -1,0 +1,115 @@
+"""Run folders: everything comes back, damage is named, nothing is lost."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import kedge
+from kedge import InputError
+from kedge.spaces.pairs import read_table
+
+
+@pytest.fixture
+def run(fitted, tmp_path):
+    fitted.save(tmp_path / "run")
+    return tmp_path / "run"
+
+
+def test_everything_comes_back(fitted, words, run):
+    again = kedge.load(run)
+    for name in vars(fitted):
+        if name.endswith("_"):
+            ours, theirs = getattr(fitted, name), getattr(again, name)
+            if isinstance(ours, np.ndarray):
+                np.testing.assert_array_equal(ours, theirs, err_msg=name)
+            else:
+                assert ours == theirs, name
+    assert again.get_params() == fitted.get_params()
+    np.testing.assert_array_equal(again.translate(words[0]), fitted.translate(words[0]))
+    np.testing.assert_array_equal(again.transform_y(words[1]), fitted.transform_y(words[1]))
+
+
+def test_a_loaded_run_can_be_saved_again(run, tmp_path):
+    kedge.load(run).save(tmp_path / "copy")
+    assert sorted(path.name for path in run.iterdir()) == sorted(path.name for path in (tmp_path / "copy").iterdir())
+    for path in run.iterdir():
+        assert path.read_bytes() == (tmp_path / "copy" / path.name).read_bytes(), path.name
+
+
+def test_files_are_readable_by_other_tools(run, fitted):
+    assert {path.name for path in run.iterdir()} == {
+        "anchors.tsv",
+        "pairs.tsv",
+        "seeds.tsv",
+        "anchors.safetensors",
+        "map.safetensors",
+        "match.safetensors",
+        "run.json",
+    }
+    anchors = read_table(run / "anchors.tsv")
+    assert list(anchors[0]) == ["x", "y", "confidence", "seed"]
+    assert sum(row["seed"] == "1" for row in anchors) == 15
+    pairs = read_table(run / "pairs.tsv")
+    assert list(pairs[0]) == ["x", "y", "confidence"]
+    confidences = [float(row["confidence"]) for row in pairs]
+    assert confidences == sorted(confidences, reverse=True)
+    description = json.loads((run / "run.json").read_text())
+    assert description["kedge"] == kedge.__version__
+    assert description["health"]["verdict"] == "aligned"
+    assert description["settings"]["n_anchors"] == 100
+    assert description["iterations"] == len(description["history"]) == fitted.n_iter_
+
+
+def test_nothing_is_overwritten_unasked(fitted, run, tmp_path):
+    with pytest.raises(InputError, match="holds a run already"):
+        fitted.save(run)
+    fitted.save(run, overwrite=True)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("years of work")
+    with pytest.raises(InputError, match="not empty and holds no run"):
+        fitted.save(tmp_path / "mine", overwrite=True)
+    assert (tmp_path / "mine" / "thesis.tex").exists()
+    (tmp_path / "empty").mkdir()
+    fitted.save(tmp_path / "empty")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="is a file"):
+        fitted.save(tmp_path / "file")
+    with pytest.raises(InputError, match="does not exist"):
+        fitted.save(tmp_path / "no" / "such" / "parent")
+
+
+def test_damaged_runs_are_named(run, tmp_path):
+    with pytest.raises(InputError, match="no such run folder"):
+        kedge.load(tmp_path / "absent")
+    with pytest.raises(InputError, match="holds no run.json"):
+        kedge.load(tmp_path)
+    (run / "map.safetensors").write_bytes(b"junk")
+    with pytest.raises(InputError, match="damaged or incomplete"):
+        kedge.load(run)
+    (run / "map.safetensors").unlink()
+    with pytest.raises(InputError, match="damaged or incomplete"):
+        kedge.load(run)
+    (run / "run.json").write_text("{")
+    with pytest.raises(InputError, match="not valid JSON"):
+        kedge.load(run)
+    (run / "run.json").write_text("{}")
+    with pytest.raises(InputError, match="format 1 is needed"):
+        kedge.load(run)
+
+
+def test_a_failed_save_leaves_the_old_run(fitted, run, monkeypatch):
+    from kedge.discovery import storage
+
+    before = {path.name: path.read_bytes() for path in run.iterdir()}
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(storage, "save_file", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        fitted.save(run, overwrite=True)
+    assert {path.name: path.read_bytes() for path in run.iterdir()} == before
+    assert [path.name for path in run.parent.iterdir()] == ["run"]

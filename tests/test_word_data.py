@@ -1,0 +1,33 @@
+"""The acceptance figures of the words, on the real data (set KEDGE_DATA); minutes on two cores."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from kedge import AnchorDiscovery
+from kedge.tasks import evaluate, gold_by_key
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+from word_pairs import hide, load_pair
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "mrr", "jaccard", "exact", "precision"),
+    [("easy", 0.92, 0.34, 0.92, 0.99), ("medium", 0.58, 0.18, 0.50, 0.85)],
+)
+def test_acceptance(data_folder, name, mrr, jaccard, exact, precision):
+    x, y = load_pair(data_folder, name)
+    y, chance = hide(y, 0)
+    anchors = chance.choice(len(x), 300, replace=False)
+    seeds = [(x.keys[row], x.keys[row]) for row in anchors[:15]]
+    discovery = AnchorDiscovery().fit(x, y, seeds, anchors=anchors)
+    result = evaluate(discovery, x, y, gold_by_key(x, y), complete=True)
+    assert discovery.health_.verdict == "aligned"
+    assert result.found.mrr >= mrr
+    assert result.found.jaccard >= jaccard
+    assert result.anchors_exact >= exact
+    assert result.pairs_precision >= precision
