@@ -112,8 +112,9 @@ def test_search(folder, capsys):
     assert lines[0].startswith("water:  water ")
     assert lines[1].startswith("music:  music ")
     result = run_json(capsys, "search", *files, "water", "-k", "2")
-    assert [near["key"] for near in result["water"]][0] == "water"
-    assert len(result["water"]) == 2
+    first, second = result["water"]
+    assert first["key"] == "water"
+    assert first["similarity"] > second["similarity"]
 
 
 def test_project_and_translate_write_files_under_the_same_keys(folder, capsys, tmp_path):

@@ -44,6 +44,11 @@ def add_limit(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", type=positive, metavar="N", help="read only the first N rows of each file")
 
 
+def add_device(parser: argparse.ArgumentParser) -> None:
+    """Where to compute."""
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (auto)")
+
+
 def add_output(parser: argparse.ArgumentParser) -> None:
     """The file to write."""
     parser.add_argument("-o", "--out", metavar="OUT", type=Path, required=True, help=f"file to write: {FORMATS}")

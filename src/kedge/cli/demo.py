@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from kedge.cli.arguments import add_verb
+from kedge.cli.arguments import add_device, add_verb
 
 _SEEDS = 15
 _ANCHORS = 300
@@ -25,7 +25,7 @@ def add_parser(verbs: Any) -> None:
     )
     parser.add_argument("--out", metavar="DIR", type=Path, default=Path("kedge-demo"), help="folder (kedge-demo)")
     parser.add_argument("--random-state", metavar="N", type=int, default=0, help="chooses the 15 pairs too (0)")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (auto)")
+    add_device(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

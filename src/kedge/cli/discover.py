@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from kedge.cli.arguments import add_limit, add_spaces, add_verb, byte_count, positive
+from kedge.cli.arguments import add_device, add_limit, add_spaces, add_verb, byte_count, positive
 
 EXIT_UNHEALTHY = 3
 
@@ -47,7 +47,7 @@ Exit code 3: written, but the result is not healthy (see --force).""",
         "--init", choices=("seeds", "random"), default="seeds", help="start of the paper's optimiser (seeds)"
     )
     parser.add_argument("--random-state", metavar="N", type=int, default=0, help="same number, same answer (0)")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (auto)")
+    add_device(parser)
     parser.add_argument("--memory", metavar="SIZE", type=byte_count, help="memory for temporaries, e.g. 500M (256M)")
     parser.add_argument("--no-center", action="store_true", help="do not take the mean off the spaces")
     add_limit(parser)

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kedge.cli.arguments import add_limit, add_run, add_spaces, add_verb
+from kedge.cli.arguments import add_device, add_limit, add_run, add_spaces, add_verb
 
 if TYPE_CHECKING:
     from kedge.discovery import Health
@@ -41,6 +41,7 @@ def add_parser(verbs: Any) -> None:
         help="`keys`: equal keys are the gold pairs; or a pair file",
     )
     parser.add_argument("--pairs-by", choices=("key", "row"), default="key", help="what the gold file holds (key)")
+    add_device(parser)
     add_limit(parser)
 
 
@@ -58,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
         gold = gold_by_key(x, y)
     else:
         gold = read_pairs(Path(arguments.gold), x, y, by=arguments.pairs_by)
-    evaluation = evaluate(discovery, x, y, gold, complete=arguments.gold == "keys")
+    evaluation = evaluate(discovery, x, y, gold, complete=arguments.gold == "keys", device=arguments.device)
     if arguments.json:
         print_json(as_json(evaluation, discovery.health_))
     else:

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from kedge.discovery import AnchorDiscovery
+from kedge.discovery.devices import resolve_device
 from kedge.errors import InputError
 from kedge.geometry import relative
 from kedge.spaces import Embeddings
@@ -42,6 +43,7 @@ def evaluate(
     *,
     complete: bool,
     k: int = 10,
+    device: str = "auto",
 ) -> Evaluation:
     """Score a fitted discovery against gold pairs.
 
@@ -57,7 +59,10 @@ def evaluate(
         otherwise such pairs are left out of the judgement.
     k : int
         Neighbours for Jaccard and MRR.
+    device : str
+        Where to compute: "auto", "cpu", "cuda" or "cuda:N".
     """
+    place = resolve_device(device)
     right = set(zip(_keys(x, gold[:, 0]), _keys(y, gold[:, 1]), strict=True))
     known = {key for key, _ in right}
     pairs = [pair for pair in discovery.pair_keys_ if complete or pair[0] in known]
@@ -77,7 +82,7 @@ def evaluate(
     true_anchors = discovery.normalise_y(y.vectors[[partner[anchor_rows[position]] for position in in_gold]])
 
     def score(source: NDArray[np.float32], target: NDArray[np.float32]) -> RetrievalScores:
-        return retrieval_scores(torch.from_numpy(source), torch.from_numpy(target), k)
+        return retrieval_scores(torch.from_numpy(source).to(place), torch.from_numpy(target).to(place), k)
 
     relative_x = discovery.transform_x(vectors_x)
     return Evaluation(
