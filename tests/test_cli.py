@@ -226,7 +226,10 @@ def test_bad_input_is_one_clear_line_and_nothing_is_written(folder, tmp_path, ca
 def test_other_verbs_fail_clearly_too(folder, tmp_path, capsys):
     write_embeddings(Embeddings(["a"], np.ones((1, 7))), tmp_path / "seven.npz")
     cases = [
-        (["translate", folder / "run", tmp_path / "seven.npz", "-o", tmp_path / "o.npz"], "vectors have 7 dimensions"),
+        (
+            ["translate", folder / "run", tmp_path / "seven.npz", "-o", tmp_path / "o.npz"],
+            "has 7 dimensions, X of this run has 300",
+        ),
         (["project", folder / "run", "Y", tmp_path / "seven.npz", "-o", tmp_path / "o.npz"], "Y of this run has 100"),
         (["search", folder / "run", folder / "x.npz", folder / "y.vec", "qqq"], "unknown key 'qqq'"),
         (["evaluate", folder / "run", folder / "x.npz", tmp_path / "seven.npz", "--gold", "keys"], "no key in common"),
@@ -271,6 +274,44 @@ def test_a_closed_pipe_is_no_error(folder):
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True)
     assert done.stdout == "water:  wa"
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["discover", "x", "y"], "the following arguments are required: --seeds, --out"),
+        (["info", "x.vec", "--limit", "none"], "expected a whole number of at least 1, got 'none'"),
+        (["demo", "--random-state", "-1"], "expected a whole number from 0"),
+        (["discover", "x", "y", "--seeds", "s", "--out", "r", "--memory", "0"], "at least one byte"),
+        (["discover", "x", "y", "--seeds", "s", "--out", "r", "--memory", "lots"], "a size such as 500M"),
+        (["fly"], "invalid choice: 'fly'"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line_too(capsys, arguments, message):
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    error = capsys.readouterr().err
+    assert stopped.value.code == 2
+    assert error.startswith("kedge: error: ")
+    assert error.count("\n") == 1
+    assert message in error
+
+
+def test_keys_and_paths_are_printed_as_they_are(tmp_path, capsys, rotated):
+    """Neither as markup nor as emoji codes."""
+    x, y = rotated(n=120)
+    keys = [f"[red]{row}[/red]" for row in range(119)] + [":cat:"]
+    write_embeddings(Embeddings(keys, x), tmp_path / "x.npz")
+    write_embeddings(Embeddings(keys, y), tmp_path / "y.npz")
+    write_table(tmp_path / "s.tsv", ("x", "y"), [(key, key) for key in keys[:10]])
+    files = [tmp_path / "x.npz", tmp_path / "y.npz"]
+    out = tmp_path / "run[red]"
+    assert run("discover", *files, "--seeds", tmp_path / "s.tsv", "--anchors", "20", "--out", out, "--force") == 0
+    assert str(out) in capsys.readouterr().out
+    assert run("search", out, *files, ":cat:", "[red]5[/red]") == 0
+    output = capsys.readouterr().out
+    assert ":cat:" in output
+    assert "[red]5[/red]" in output
 
 
 def test_version_and_no_verb(capsys):

@@ -132,7 +132,7 @@ def test_new_vectors_and_kinds_of_anchors(fitted, words):
     nearest = (translated @ (y.vectors / np.linalg.norm(y.vectors, axis=1, keepdims=True)).T).argmax(axis=1)
     assert np.mean(nearest == y.rows(x.keys)) > 0.9  # in Y's own, uncentred coordinates
     assert translated.shape == targets.shape
-    with pytest.raises(InputError, match="vectors have 3 dimensions, X of this run has 300"):
+    with pytest.raises(InputError, match="vectors: has 3 dimensions, X of this run has 300"):
         fitted.translate(np.ones((2, 3)))
     with pytest.raises(InputError, match="one of free, snapped, seeds, got 'best'"):
         fitted.transform_y(y, anchors="best")
@@ -185,11 +185,11 @@ SEEDS = [[0, 0], [1, 1], [2, 2], [3, 3]]
         ({}, {"seeds": [0, 1, 2]}, r"integer array of shape \(s, 2\)"),
         ({}, {"seeds": [("0", "0"), ("1", "nope")]}, "y: unknown key 'nope'"),
         ({"n_anchors": 301}, {"seeds": SEEDS}, "between 1 and the rows of the smaller space .300., got 301"),
-        ({"n_anchors": 0}, {"seeds": SEEDS}, "n_anchors must be between"),
+        ({"n_anchors": 0}, {"seeds": SEEDS}, "n_anchors must be a whole number"),
         ({}, {"seeds": SEEDS, "anchors": [1, 1]}, "anchors: '1' is given twice"),
         ({}, {"seeds": SEEDS, "anchors": [1, 900]}, "rows of x are 0 to 299"),
         ({}, {"seeds": SEEDS, "anchors": ["z"]}, "x: unknown key 'z'"),
-        ({}, {"seeds": SEEDS, "anchors": []}, "anchors must be keys or a list of rows|n_anchors must be"),
+        ({}, {"seeds": SEEDS, "anchors": []}, "anchors: none are given"),
         ({"method": "magic"}, {"seeds": SEEDS}, "no such method: 'magic'"),
         ({"init": "random"}, {"seeds": SEEDS}, "no such method: 'alternate' with init='random'"),
         ({"anchor_choice": "best"}, {"seeds": SEEDS}, "anchor_choice must be"),
@@ -217,11 +217,33 @@ def test_bad_vectors_are_named(rotated):
         AnchorDiscovery(n_anchors=20).fit(x, y, SEEDS)
 
 
+def test_spaces_without_directions_are_refused(rotated):
+    x, y = rotated()
+    for bad, message in ((np.ones_like(y), "y: all rows point the same way"), (y[:, :1], "y: at least 2 dimensions")):
+        with pytest.raises(InputError, match=message):
+            AnchorDiscovery(n_anchors=20, device="cpu").fit(x, bad, SEEDS)
+
+
+def test_schedules_that_cannot_be_are_refused():
+    with pytest.raises(InputError, match="finish_rounds must be at least 1"):
+        Schedule(finish_rounds=0)
+    with pytest.raises(InputError, match="epsilon_start >= epsilon_end"):
+        Schedule(epsilon_end=0.5)
+
+
+def test_anchors_do_not_take_the_rows_of_seeds(words, word_seeds):
+    others = [key for key in words[0].keys if (key, key) not in word_seeds][:300]
+    discovery = AnchorDiscovery(device="cpu").fit(*words, word_seeds, anchors=others)
+    assert not {right for _, right in discovery.anchor_keys_} & {right for _, right in word_seeds}
+
+
 @pytest.mark.parametrize("n", [3, 5, 30])
 def test_tiny_spaces_do_not_crash_and_are_not_called_aligned(rotated, n):
     x, y = rotated(n=n, noise=1.0)
     discovery = AnchorDiscovery(n_anchors=2, device="cpu").fit(x, y, [[0, 0], [1, 1], [2, 2]])
-    assert discovery.health_.verdict == "not aligned"
+    assert discovery.health_.verdict == "doubtful"
+    assert "Nothing can be said" in discovery.health_.reason
+    assert discovery.confidence_.max() == 0
     assert np.isfinite(discovery.free_anchors_).all()
     assert np.isfinite(discovery.confidence_).all()
 

@@ -35,6 +35,7 @@ def test_rows_and_take():
         (["a"], np.ones(3), "shape"),
         (["a", "b"], np.ones((3, 2)), "2 keys for 3 vectors"),
         (["a", "b", "a"], np.ones((3, 2)), "duplicate key 'a' in rows 0 and 2"),
+        (["a", "\ud800"], np.ones((2, 2)), "key of row 1 is not valid Unicode"),
         (["a", 1], np.ones((2, 2)), "keys must be strings, row 1 has int"),
         (["a", "b"], [[1, 2], [np.nan, 1]], "key 'b' .row 1. has NaN or infinite"),
         (["a", "b"], [[1, np.inf], [1, 1]], "key 'a' .row 0. has NaN or infinite"),

@@ -81,6 +81,19 @@ def test_glove_text_has_no_header(tmp_path):
     np.testing.assert_allclose(space.vectors, [[0.1, 0.2], [0.3, 0.4]], rtol=1e-6)
 
 
+def test_a_byte_order_mark_is_no_part_of_the_header(tmp_path):
+    (tmp_path / "x.vec").write_bytes(b"\xef\xbb\xbf1 2\na 1 2\n")
+    assert list(read_embeddings(tmp_path / "x.vec").keys) == ["a"]
+
+
+def test_key_files_keep_odd_characters_and_take_windows_line_ends(tmp_path):
+    keys = ["a\u2028b", "c\x0bd", " "]
+    write_embeddings(Embeddings(keys, np.ones((3, 2))), tmp_path / "x.npy")
+    assert list(read_embeddings(tmp_path / "x.npy").keys) == keys
+    (tmp_path / "x.keys.txt").write_bytes(b"a\r\nb\r\nc\r\n")
+    assert list(read_embeddings(tmp_path / "x.npy").keys) == ["a", "b", "c"]
+
+
 def test_fasttext_lines_end_with_a_space_and_keys_may_hold_spaces(tmp_path):
     path = tmp_path / "wiki.vec"
     path.write_text("2 2\nnew york 1 2 \nat 3 4 \n")
@@ -147,10 +160,14 @@ def test_parquet_names_its_extra_when_pyarrow_is_missing(tmp_path, monkeypatch):
         ("x.txt", b"a 1 nan\n", "key 'a' .row 0. has NaN"),
         ("x.txt", b"a 0 0\n", "key 'a' .row 0. is a zero vector"),
         ("x.txt", b"a 1 2\na 3 4\n", "duplicate key 'a'"),
+        ("x.vec", b"2 2\na 1 2\nb 2 3 4\n", "line 3: expected a key and 2 numbers, got more"),
+        ("x.vec", b"-2 2\na 1 2\nb 2 3\n", "line 1: looks like a header"),
+        ("x.vec", b"9" * 5000 + b" 2\na 1 2\n", "line 1: looks like a header"),
+        ("x.vec", b"1 2\na 1e39 2\n", "key 'a' .row 0. has NaN or infinite"),
         ("x.vec", b"", "file is empty"),
         ("x.vec", b"5 3\n", "header declares 5 rows, the file holds 0"),
-        ("x.vec.gz", gzip.compress(b"1 2\na 1 2\n")[:-9], "not a complete gzip file"),
-        ("x.vec.gz", b"1 2\na 1 2\n", "not a complete gzip file"),
+        ("x.vec.gz", gzip.compress(b"1 2\na 1 2\n")[:-9], "not a readable .gz file"),
+        ("x.vec.gz", b"1 2\na 1 2\n", "not a readable .gz file"),
         ("x.bin", b"2 2\na " + bytes(8) + b"b " + bytes(3), "ends inside row 1"),
         ("x.bin", b"2 2\na " + struct.pack("<2f", 1, 2), "ends after 1 of the 2 rows"),
         ("x.bin", b"1 1\na " + struct.pack("<f", 1) + b"junk", "more than the 1 rows"),
@@ -161,10 +178,10 @@ def test_parquet_names_its_extra_when_pyarrow_is_missing(tmp_path, monkeypatch):
         ("x.npz", b"not a zip", "not a readable .npz"),
         ("x.npy", b"not an array", "not a readable .npy"),
         ("x.npy", b"\x93NUMPY\x01\x00", "not a readable .npy"),
-        ("x.safetensors", b"short", "not a readable safetensors"),
-        ("x.safetensors", struct.pack("<Q", 2**60) + b"{}", "not a readable safetensors"),
+        ("x.safetensors", b"short", "not a readable .safetensors"),
+        ("x.safetensors", struct.pack("<Q", 2**60) + b"{}", "not a readable .safetensors"),
         ("x.safetensors", struct.pack("<Q", 2) + b"{}", "a matrix named `vectors` is needed"),
-        ("x.parquet", b"not parquet", "not a readable Parquet"),
+        ("x.parquet", b"not parquet", "not a readable .parquet"),
         ("x.foo", b"1", "suffix '.foo' names no known format"),
         ("x", b"1", "suffix '' names no known format"),
     ],
@@ -180,7 +197,7 @@ def test_bad_files_get_a_clear_error(tmp_path, name, content, message):
 
 def test_bad_archives_get_a_clear_error(tmp_path):
     np.savez(tmp_path / "pickle.npz", keys=np.array(["a", None], dtype=object), vectors=np.ones((2, 2)))
-    with pytest.raises(InputError, match="without pickle"):
+    with pytest.raises(InputError, match="not a readable .npz file .*Object arrays"):
         read_embeddings(tmp_path / "pickle.npz")
     np.savez(tmp_path / "names.npz", words=np.array(["a"]), vectors=np.ones((1, 2)))
     with pytest.raises(InputError, match="`keys` and `vectors` are needed"):

@@ -100,6 +100,58 @@ def test_damaged_runs_are_named(run, tmp_path):
         kedge.load(run)
 
 
+@pytest.mark.parametrize(
+    ("file", "name", "change"),
+    [
+        ("map.safetensors", "map", lambda array: array[:3]),
+        ("map.safetensors", "map", lambda array: array * np.float32(np.nan)),
+        ("map.safetensors", "centre_x", None),
+        ("anchors.safetensors", "free_anchors", lambda array: array[:3]),
+        ("anchors.safetensors", "anchor_is_seed", lambda array: array[:3]),
+        ("match.safetensors", "pairs", lambda array: array.ravel()),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(run, file, name, change):
+    from safetensors.numpy import load_file, save_file
+
+    tensors = load_file(run / file)
+    if change is None:
+        del tensors[name]
+    else:
+        tensors[name] = np.ascontiguousarray(change(tensors[name]))
+    save_file(tensors, run / file)
+    with pytest.raises(InputError, match=f"damaged or incomplete .*{name}"):
+        kedge.load(run)
+
+
+def test_tables_that_do_not_fit_are_refused(run):
+    lines = (run / "pairs.tsv").read_text().splitlines(keepends=True)
+    (run / "pairs.tsv").write_text("".join(lines[:-1]))
+    with pytest.raises(InputError, match="pairs.tsv has"):
+        kedge.load(run)
+    description = json.loads((run / "run.json").read_text())
+    for damage in ({"health": None}, {"inputs": 5}, {"health": description["health"] | {"verdict": "fine"}}):
+        (run / "run.json").write_text(json.dumps(description | damage))
+        with pytest.raises(InputError, match="damaged or incomplete"):
+            kedge.load(run)
+
+
+def test_files_in_a_run_folder_that_are_not_ours_are_kept(fitted, run):
+    (run / "notes.txt").write_text("precious")
+    with pytest.raises(InputError, match="also holds 'notes.txt'"):
+        fitted.save(run, overwrite=True)
+    assert (run / "notes.txt").read_text() == "precious"
+
+
+def test_a_linked_folder_stays_a_link(fitted, tmp_path):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "disk")
+    fitted.save(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "disk" / "run.json").exists()
+    assert {path.name for path in tmp_path.iterdir()} == {"disk", "link"}
+
+
 def test_a_failed_save_leaves_the_old_run(fitted, run, monkeypatch):
     from kedge.discovery import storage
 
@@ -108,7 +160,7 @@ def test_a_failed_save_leaves_the_old_run(fitted, run, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(storage, "save_file", interrupt)
+    monkeypatch.setattr(storage, "serialize", interrupt)
     with pytest.raises(KeyboardInterrupt):
         fitted.save(run, overwrite=True)
     assert {path.name: path.read_bytes() for path in run.iterdir()} == before

@@ -49,6 +49,11 @@ def add_device(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (auto)")
 
 
+def add_random_state(parser: argparse.ArgumentParser) -> None:
+    """What chance depends on."""
+    parser.add_argument("--random-state", metavar="N", type=seed_number, default=0, help="same number, same answer (0)")
+
+
 def add_output(parser: argparse.ArgumentParser) -> None:
     """The file to write."""
     parser.add_argument("-o", "--out", metavar="OUT", type=Path, required=True, help=f"file to write: {FORMATS}")
@@ -56,10 +61,9 @@ def add_output(parser: argparse.ArgumentParser) -> None:
 
 def positive(text: str) -> int:
     """An integer of at least 1."""
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, got {text}")
-    return value
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) < 2**63):
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
+    return int(text)
 
 
 def byte_count(text: str) -> int:
@@ -67,4 +71,14 @@ def byte_count(text: str) -> int:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]?)i?B?", text.strip(), flags=re.IGNORECASE)
     if found is None:
         raise argparse.ArgumentTypeError(f"expected a size such as 500M or 2G, got {text!r}")
-    return int(float(found[1]) * _UNITS[found[2].upper()])
+    size = int(float(found[1]) * _UNITS[found[2].upper()])
+    if size < 1:
+        raise argparse.ArgumentTypeError(f"must be at least one byte, got {text!r}")
+    return size
+
+
+def seed_number(text: str) -> int:
+    """A number for `--random-state`."""
+    if not (text.isascii() and text.isdigit() and int(text) < 2**63):
+        raise argparse.ArgumentTypeError(f"expected a whole number from 0 to 2**63 - 1, got {text!r}")
+    return int(text)

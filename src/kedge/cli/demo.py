@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from kedge.cli.arguments import add_device, add_verb
+from kedge.cli.arguments import add_device, add_random_state, add_verb
 
 _SEEDS = 15
 _ANCHORS = 300
@@ -24,7 +24,7 @@ def add_parser(verbs: Any) -> None:
   kedge demo --out DIR --random-state 3""",
     )
     parser.add_argument("--out", metavar="DIR", type=Path, default=Path("kedge-demo"), help="folder (kedge-demo)")
-    parser.add_argument("--random-state", metavar="N", type=int, default=0, help="chooses the 15 pairs too (0)")
+    add_random_state(parser)
     add_device(parser)
 
 
@@ -45,6 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     run_folder = out / "run"
     if out.is_file() or (out.is_dir() and any(out.iterdir()) and not run_folder.is_dir()):
         raise InputError(f"{out}: exists and is no folder of an earlier demo; choose another with --out")
+    out.mkdir(parents=True, exist_ok=True)
     check_target(run_folder, overwrite=True)
     x, y = load_demo_words()
     chance = np.random.default_rng(arguments.random_state)
@@ -60,7 +61,6 @@ def run(arguments: argparse.Namespace) -> int:
     seconds = time.perf_counter() - began
     evaluation = evaluate(discovery, x, y, gold, complete=True)
 
-    out.mkdir(parents=True, exist_ok=True)
     files = {"x": out / "word2vec.npz", "y": out / "glove.npz", "seeds": out / "seeds.tsv"}
     write_embeddings(x, files["x"])
     write_embeddings(y, files["y"])

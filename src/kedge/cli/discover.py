@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from kedge.cli.arguments import add_device, add_limit, add_spaces, add_verb, byte_count, positive
+from kedge.cli.arguments import add_device, add_limit, add_random_state, add_spaces, add_verb, byte_count, positive
 
 EXIT_UNHEALTHY = 3
 
@@ -46,9 +46,15 @@ Exit code 3: written, but the result is not healthy (see --force).""",
     parser.add_argument(
         "--init", choices=("seeds", "random"), default="seeds", help="start of the paper's optimiser (seeds)"
     )
-    parser.add_argument("--random-state", metavar="N", type=int, default=0, help="same number, same answer (0)")
+    add_random_state(parser)
     add_device(parser)
-    parser.add_argument("--memory", metavar="SIZE", type=byte_count, help="memory for temporaries, e.g. 500M (256M)")
+    parser.add_argument(
+        "--memory",
+        metavar="SIZE",
+        type=byte_count,
+        default="256M",
+        help="memory for temporaries, e.g. 500M or 2G (256M)",
+    )
     parser.add_argument("--no-center", action="store_true", help="do not take the mean off the spaces")
     add_limit(parser)
     parser.add_argument("--overwrite", action="store_true", help="replace a run that is there already")
@@ -61,12 +67,10 @@ def run(arguments: argparse.Namespace) -> int:
     from kedge.cli.progress import progress_bar
     from kedge.cli.provenance import describe_input
     from kedge.discovery import AnchorDiscovery, check_target
-    from kedge.matching import DEFAULT_BUDGET
     from kedge.spaces import read_embeddings, read_key_list, read_pairs
     from kedge.spaces.memory import require_memory
 
     check_target(arguments.out, overwrite=arguments.overwrite)
-    budget = arguments.memory or DEFAULT_BUDGET
     began = time.perf_counter()
     x = read_embeddings(arguments.x, limit=arguments.limit)
     y = read_embeddings(arguments.y, limit=arguments.limit)
@@ -74,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
     anchors = read_key_list(arguments.anchor_keys) if arguments.anchor_keys else None
     note(f"{x.source}: {len(x)} x {x.dim}, {y.source}: {len(y)} x {y.dim}, {len(seeds)} seeds")
     # Both spaces are held once more, normalised.
-    needed = budget + x.vectors.nbytes + y.vectors.nbytes
+    needed = arguments.memory + x.vectors.nbytes + y.vectors.nbytes
     require_memory(needed, "--memory and the spaces", "give a smaller --memory, or fewer rows with --limit")
     read_seconds = time.perf_counter() - began
 
@@ -85,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
             init=arguments.init,
             anchor_choice=arguments.anchor_choice,
             center=not arguments.no_center,
-            memory_budget=budget,
+            memory_budget=arguments.memory,
             device=arguments.device,
             random_state=arguments.random_state,
             on_step=on_step,
@@ -116,7 +120,9 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         console = results()
         console.print(health_line(health))
-        console.print(f"{len(discovery.pairs_)} pairs and {len(discovery.anchors_x_)} anchors in {arguments.out}")
+        console.print(
+            f"{len(discovery.pairs_)} pairs and {len(discovery.anchors_x_)} anchors in {arguments.out}", markup=False
+        )
         for (left, right), confidence in list(zip(discovery.pair_keys_, discovery.pair_confidence_, strict=True))[:5]:
             console.print(f"  {left} = {right}  ({confidence:.2f})", markup=False)
         console.print(f"next: kedge search {arguments.out} {arguments.x} {arguments.y} KEY", markup=False)

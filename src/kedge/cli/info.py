@@ -48,23 +48,25 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _space(space: Embeddings) -> dict[str, Any]:
     import numpy as np
+    import torch
 
-    norms = np.linalg.norm(space.vectors, axis=1)
-    centre = np.mean(space.vectors / norms[:, None], axis=0)
+    from kedge.geometry import centre_of
+
+    norms = np.sqrt(np.einsum("ij,ij->i", space.vectors, space.vectors, dtype=np.float64))
+    centre = centre_of(torch.from_numpy(np.array(space.vectors)))
     return {
         "file": space.source,
         "rows": len(space),
         "dimensions": space.dim,
-        "memory-mapped": isinstance(space.vectors, np.memmap) or not space.vectors.flags.owndata,
         "norms": f"{norms.min():.3g} to {norms.max():.3g}, mean {norms.mean():.3g}",
-        "centre": f"length {np.linalg.norm(centre):.3f} of unit vectors (0: centred; 1: all alike)",
+        "centre": f"length {float(centre.norm()):.3f} of unit vectors (0: centred; 1: all alike)",
         "first keys": ", ".join(space.keys[:5]),
     }
 
 
 def _run_lines(described: dict[str, Any]) -> list[tuple[str, str]]:
     settings, health = described["settings"], described["health"]
-    inputs = described.get("inputs", {})
+    inputs = described["inputs"]
     return [
         (
             "run by",

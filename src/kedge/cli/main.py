@@ -22,9 +22,16 @@ EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, like every other error."""
+
+    def error(self, message: str) -> NoReturn:
+        sys.exit(_fail(f"{message}; see `{self.prog} --help`"))
+
+
 def build_parser() -> argparse.ArgumentParser:
     """The whole command line."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="kedge",
         description="Find the pairs between two embedding spaces, from a handful of known ones.",
         epilog="""examples:
@@ -35,7 +42,7 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"kedge {__version__}")
-    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True, parser_class=_Parser)
     for verb in _VERBS:
         verb.add_parser(verbs)
     return parser
@@ -48,8 +55,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(parsed.run(parsed))
     except KedgeError as error:
         return _fail(str(error))
-    except MemoryError:
-        return _fail("not enough memory; use --limit, or --memory with a smaller budget")
+    except (MemoryError, RuntimeError) as error:
+        # torch reports exhausted memory, of the machine or of a GPU, as a RuntimeError that says so.
+        if isinstance(error, MemoryError) or "memory" in str(error):
+            return _fail("not enough memory; read fewer rows with --limit, or give a smaller --memory")
+        raise
     except BrokenPipeError:  # the reader of stdout, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -68,5 +78,5 @@ def entry_point() -> NoReturn:
 
 
 def _fail(message: str) -> int:
-    print(f"kedge: error: {message}", file=sys.stderr)  # noqa: T201
+    print("kedge: error: " + " ".join(message.split()), file=sys.stderr)  # noqa: T201
     return EXIT_BAD_INPUT

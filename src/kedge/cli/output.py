@@ -18,14 +18,24 @@ if TYPE_CHECKING:
 _COLOURS = {"aligned": "green", "doubtful": "yellow", "not aligned": "red"}
 
 
+class _Console(Console):
+    """Prints text as it is, and leaves a closed pipe to `main`."""
+
+    def __init__(self, *, stderr: bool = False) -> None:
+        super().__init__(stderr=stderr, highlight=False, emoji=False, soft_wrap=True)
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def results() -> Console:
     """For results; plain text when stdout is no terminal."""
-    return Console(highlight=False, soft_wrap=True)
+    return _Console()
 
 
 def notes() -> Console:
     """For progress, logs and warnings."""
-    return Console(stderr=True, highlight=False, soft_wrap=True)
+    return _Console(stderr=True)
 
 
 def print_json(value: Mapping[str, Any]) -> None:

@@ -17,6 +17,7 @@ from kedge.discovery.anchors import snap
 from kedge.discovery.problem import Problem
 from kedge.discovery.start import rotation_from_seeds
 from kedge.discovery.steps import OnStep, Step
+from kedge.errors import InputError
 from kedge.geometry import orthogonal_map, principal_axes, relative, ridge, unit
 from kedge.matching import Match, epsilon_schedule, match_csls, transport_step
 
@@ -41,6 +42,15 @@ class Schedule:
     epsilon_start: float = 0.1
     epsilon_end: float = 0.02
     finish_rounds: int = 5
+
+    def __post_init__(self) -> None:
+        for name in ("sample_size", "rank", "anneal_rounds", "finish_rounds"):
+            if getattr(self, name) < 1:
+                raise InputError(f"Schedule: {name} must be at least 1, got {getattr(self, name)}")
+        if not self.epsilon_start >= self.epsilon_end > 0:
+            raise InputError(
+                f"Schedule: epsilon_start >= epsilon_end > 0 is needed, got {self.epsilon_start}, {self.epsilon_end}"
+            )
 
 
 def discover_by_alternation(

@@ -13,7 +13,7 @@ from kedge.matching import assign_distinct
 
 AnchorChoice = Literal["random", "farthest"]
 
-# Far below any similarity, so that a row of Y that a seed has taken is nobody else's.
+# More than any similarity, so that a row of Y that a seed has taken is nobody else's while others are free.
 _TAKEN = 1e6
 
 
@@ -50,7 +50,7 @@ def snap(problem: Problem, anchors: Tensor, estimates: Tensor, column_penalty: T
     open_places = rows < 0
     if bool(open_places.any()):
         penalty = problem.y.new_zeros(len(problem.y)) if column_penalty is None else column_penalty.clone()
-        penalty[rows[~open_places]] = _TAKEN
+        penalty[problem.seeds_y] = _TAKEN
         rows[open_places] = assign_distinct(estimates[open_places], problem.y, penalty, budget=problem.budget)
     return rows
 

@@ -24,6 +24,8 @@ def resolve_device(name: str) -> torch.device:
         raise InputError(f"device must be 'auto', 'cpu', 'cuda' or 'cuda:N', got {name!r}") from error
     if device.type == "cuda" and not torch.cuda.is_available():
         raise InputError(f"device {name!r} was asked for, but torch {torch.__version__} sees no CUDA GPU; use 'cpu'")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise InputError(f"device {name!r} was asked for, but there are {torch.cuda.device_count()} CUDA GPUs")
     if device.type not in ("cpu", "cuda"):
         raise InputError(f"device must be 'auto', 'cpu', 'cuda' or 'cuda:N', got {name!r}")
     return device

@@ -66,7 +66,7 @@ class AnchorDiscovery:
     anchors_x_, anchors_y_ : int arrays, shape (a,)
         The anchors as rows of X, and the distinct rows of Y they were snapped to.
     anchor_confidence_ : float array, shape (a,)
-        Probability that a snapped anchor is right; 1 for seeds.
+        Probability that a snapped anchor is right, judged alike for seeds.
     anchor_is_seed_ : bool array, shape (a,)
     free_anchors_ : float array, shape (a, dy)
         Unit vectors in (normalised) Y that stand for the anchors best.
@@ -159,6 +159,9 @@ class AnchorDiscovery:
         """
         self._check_parameters()
         space_x, space_y = as_space(x, "x"), as_space(y, "y")
+        for space in (space_x, space_y):
+            if space.dim < 2:
+                raise InputError(f"{space.source}: at least 2 dimensions are needed, a direction has none to differ in")
         seed_rows = as_seed_rows(seeds, space_x, space_y, _FEWEST_SEEDS[self.method, self.init])
         if anchors is None:
             check_anchor_count(self.n_anchors, len(space_x), len(space_y))
@@ -171,6 +174,9 @@ class AnchorDiscovery:
         generator = torch.Generator().manual_seed(self.random_state)
         unit_x, centre_x, _ = load_normalised(space_x.vectors, device, centre=self.center)
         unit_y, centre_y, spread_y = load_normalised(space_y.vectors, device, centre=self.center)
+        for name, rows in (("x", unit_x), ("y", unit_y)):
+            if bool((rows == rows[0]).all()):
+                raise InputError(f"{name}: all rows point the same way, so that nothing tells them apart")
         seeds_x, seeds_y = torch.from_numpy(seed_rows.T.copy()).to(device)
         problem = Problem(unit_x, unit_y, seeds_x, seeds_y, self.memory_budget)
         if anchor_rows is None:
@@ -224,6 +230,10 @@ class AnchorDiscovery:
             raise InputError(f"no such method: {self.method!r} with init={self.init!r}; there are {allowed}")
         if self.anchor_choice not in ("random", "farthest"):
             raise InputError(f"anchor_choice must be 'random' or 'farthest', got {self.anchor_choice!r}")
+        for name, least in (("n_anchors", 1), ("memory_budget", 1), ("random_state", 0)):
+            value = getattr(self, name)
+            if not isinstance(value, int | np.integer) or not least <= value < 2**63:
+                raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}")
 
     def _report(self, step: Step) -> None:
         if self.on_step is not None:

@@ -22,10 +22,10 @@ def as_space(space: Embeddings | ArrayLike, name: str) -> Embeddings:
 
 def as_vectors(vectors: Embeddings | ArrayLike, dim: int, name: str) -> NDArray[np.float32]:
     """New vectors (n, dim) for a fitted space."""
-    checked = as_space(vectors, "vectors").vectors
-    if checked.shape[1] != dim:
-        raise InputError(f"vectors have {checked.shape[1]} dimensions, {name} of this run has {dim}")
-    return checked
+    space = as_space(vectors, "vectors")
+    if space.dim != dim:
+        raise InputError(f"{space.source}: has {space.dim} dimensions, {name} of this run has {dim}")
+    return space.vectors
 
 
 def as_seed_rows(
@@ -63,9 +63,11 @@ def as_anchor_rows(anchors: Sequence[str] | ArrayLike, x: Embeddings) -> NDArray
         rows = x.rows(cast(Sequence[str], anchors))
     else:
         rows = np.asarray(anchors)
+        if rows.size == 0:
+            raise InputError("anchors: none are given; give at least one key or row of x")
         if rows.ndim != 1 or not np.issubdtype(rows.dtype, np.integer):
             raise InputError(f"anchors must be keys or a list of rows of x, got shape {rows.shape}, dtype {rows.dtype}")
-        if len(rows) and not (rows.min() >= 0 and rows.max() < len(x)):
+        if not (rows.min() >= 0 and rows.max() < len(x)):
             raise InputError(f"anchors: rows of x are 0 to {len(x) - 1}, got {rows.min()} to {rows.max()}")
         rows = rows.astype(np.int64)
     repeated = np.flatnonzero(np.bincount(rows, minlength=1) > 1)
@@ -75,7 +77,7 @@ def as_anchor_rows(anchors: Sequence[str] | ArrayLike, x: Embeddings) -> NDArray
 
 
 def _is_key_pair(pair: object) -> bool:
-    return isinstance(pair, Sequence) and len(pair) == 2 and all(isinstance(key, str) for key in pair)
+    return isinstance(pair, Sequence) and len(pair) > 0 and isinstance(pair[0], str)
 
 
 def _refuse_contradictions(rows: NDArray[np.int64], x: Embeddings, y: Embeddings) -> None:

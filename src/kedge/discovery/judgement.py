@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -25,10 +25,11 @@ from kedge.geometry import unit
 from kedge.matching import Match, match_csls, row_blocks
 
 Verdict = Literal["aligned", "doubtful", "not aligned"]
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 _ALIGNED, _DOUBTFUL = 0.6, 0.35
 _SAMPLE = 4000
-_CHANCE_ROUNDS = 6
+_CHANCE_STARTS, _CHANCE_ROUNDS = 3, 6
 # Fewer mutual pairs than this say nothing, however well they agree.
 _FEWEST_PAIRS = 20
 
@@ -37,8 +38,8 @@ _FEWEST_PAIRS = 20
 class Health:
     """The label-free answer: `score` in [0, 1], a verdict, and one sentence each of reason and advice.
 
-    `agreement` is the share of rows that the half of the pairs they are not in predicts; `chance` the same
-    for a random start on the same spaces; `mutual` the share of rows in mutual pairs.
+    `agreement` is the share of rows that the half of the pairs they are not in predicts; `chance` the most that
+    random starts reach on the same spaces; `mutual` the share of rows in mutual pairs.
     """
 
     score: float
@@ -60,15 +61,18 @@ class Judgement:
 
 def judge(problem: Problem, match: Match, generator: torch.Generator, on_step: OnStep) -> Judgement:
     """Judge a match of all rows of the problem."""
+    steps = _CHANCE_STARTS + 2
     sample, sample_match = _sample_of_match(problem, match, generator)
     agreement = _agreement_rate(sample, sample_match, generator)
-    on_step(Step("judge", 1, 3, {"agreement": agreement}))
-    chance = _agreement_rate(sample, _match_by_chance(sample, generator), generator)
-    on_step(Step("judge", 2, 3, {"agreement": agreement, "chance": chance}))
-    score = _above_chance(agreement, chance)
-    confidence = _calibrate(problem, match, score, chance, generator)
-    on_step(Step("judge", 3, 3, {"health": score}))
-    return Judgement(_health(score, agreement, chance, match), confidence)
+    on_step(Step("judge", 1, steps, {"agreement": agreement or 0.0}))
+    by_chance = []
+    for start in range(_CHANCE_STARTS):
+        by_chance.append(_agreement_rate(sample, _match_by_chance(sample, generator), generator))
+        on_step(Step("judge", 2 + start, steps, {"agreement": agreement or 0.0, "chance": by_chance[-1] or 0.0}))
+    health = _health(agreement, [rate for rate in by_chance if rate is not None], match)
+    confidence = _calibrate(problem, match, health, generator)
+    on_step(Step("judge", steps, steps, {"health": health.score}))
+    return Judgement(health, confidence)
 
 
 def held_out_agreement(
@@ -124,31 +128,31 @@ def _match_by_chance(problem: Problem, generator: torch.Generator) -> Match:
     return match_csls(unit(problem.x @ current), problem.y, budget=problem.budget)
 
 
-def _agreement_rate(problem: Problem, match: Match, generator: torch.Generator) -> float:
-    """Share of the rows in mutual pairs that agree; 0 where there are too few pairs to tell."""
+def _agreement_rate(problem: Problem, match: Match, generator: torch.Generator) -> float | None:
+    """Share of the rows in mutual pairs that agree; None where there are too few pairs to tell."""
     rows, _ = match.pairs()
     agrees, smaller_half = held_out_agreement(problem, match, rows, generator)
-    return float(agrees.float().mean()) if smaller_half >= _FEWEST_PAIRS else 0.0
+    return float(agrees.float().mean()) if smaller_half >= _FEWEST_PAIRS else None
 
 
-def _above_chance(agreement: float, chance: float) -> float:
-    return float(np.clip((agreement - chance) / max(1 - chance, 1e-6), 0, 1))
+def _above_chance(rate: NDArray[np.float64] | float, chance: float) -> NDArray[np.float64]:
+    return np.clip((np.asarray(rate) - chance) / max(1 - chance, 1e-6), 0, 1)
 
 
 def _calibrate(
-    problem: Problem, match: Match, score: float, chance: float, generator: torch.Generator
+    problem: Problem, match: Match, health: Health, generator: torch.Generator
 ) -> Callable[[NDArray[np.float32]], NDArray[np.float32]]:
     """P(spaces aligned) times how often rows of a given margin agree, less what chance explains.
 
     The first factor is a ramp over the doubtful scores, the second a rising function of the margin.
     """
-    aligned = np.clip((score - _DOUBTFUL) / (_ALIGNED - _DOUBTFUL), 0, 1)
+    aligned = np.clip((health.score - _DOUBTFUL) / (_ALIGNED - _DOUBTFUL), 0, 1)
     probes = torch.randperm(len(problem.x), generator=generator)[:_SAMPLE].to(problem.x.device)
     agrees, _ = held_out_agreement(problem, match, probes, generator)
     margins = match.margin[probes].double().cpu().numpy()
     order = np.argsort(margins, kind="stable")
     rate = isotonic_regression(agrees.double().cpu().numpy()[order]).x
-    corrected = aligned * np.clip((rate - chance) / max(1 - chance, 1e-6), 0, 1)
+    corrected = aligned * _above_chance(rate, health.chance)
 
     def confidence(values: NDArray[np.float32]) -> NDArray[np.float32]:
         return np.interp(values, margins[order], corrected).astype(np.float32)
@@ -156,10 +160,23 @@ def _calibrate(
     return confidence
 
 
-def _health(score: float, agreement: float, chance: float, match: Match) -> Health:
+def _health(agreement: float | None, by_chance: list[float], match: Match) -> Health:
+    """The verdict; by_chance holds what random starts reached, as far as that could be told."""
     mutual = float(match.mutual.float().mean())
+    if agreement is None:
+        return Health(
+            score=0.0,
+            verdict="doubtful",
+            reason=f"Nothing can be said: {int(match.mutual.sum())} pairs are too few, {3 * _FEWEST_PAIRS} are needed.",
+            advice="Give more rows of both spaces; look at the pairs yourself.",
+            agreement=0.0,
+            chance=0.0,
+            mutual=mutual,
+        )
+    chance = max(by_chance, default=0.0)
+    score = float(_above_chance(agreement, chance))
     told = f"{agreement:.0%} of the pairs are predicted by the others, where a random start reaches {chance:.0%}"
-    if score >= _ALIGNED:
+    if score >= _ALIGNED and by_chance:
         verdict: Verdict = "aligned"
         reason = f"The pairs support each other: {told}."
         advice = "Use pairs of high confidence first, and look at a few of them."

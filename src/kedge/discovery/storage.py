@@ -9,6 +9,7 @@ seeds.tsv             x, y                             map.safetensors       the
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -16,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
+from safetensors.numpy import save as serialize
 
 from kedge import __version__
 from kedge.discovery.alternation import Schedule
-from kedge.discovery.judgement import Health
+from kedge.discovery.judgement import VERDICTS, Health
 from kedge.discovery.paper import PaperSettings
 from kedge.discovery.steps import Step
 from kedge.errors import InputError
@@ -32,6 +33,12 @@ if TYPE_CHECKING:
     from kedge.discovery.estimator import AnchorDiscovery
 
 FORMAT = 1
+# Attributes with keys: the table each lives in, and the array with as many rows.
+_TABLES = {
+    "anchor_keys_": ("anchors.tsv", "anchors_x"),
+    "pair_keys_": ("pairs.tsv", "pairs"),
+    "seed_keys_": ("seeds.tsv", "seeds"),
+}
 # Learned arrays and the file each lives in; the attribute is the name with a trailing underscore.
 _ARRAYS = {
     "anchors.safetensors": (
@@ -51,6 +58,9 @@ _ARRAYS = {
 }
 
 
+_FILES = {"run.json", *_ARRAYS, *(table for table, _ in _TABLES.values())}
+
+
 def holds_run(folder: Path) -> bool:
     """Whether the folder holds a run."""
     return (folder / "run.json").is_file()
@@ -58,14 +68,24 @@ def holds_run(folder: Path) -> bool:
 
 def check_target(folder: Path, *, overwrite: bool) -> None:
     """Refuse a target that would lose something; an empty folder is as good as none."""
+    parent = folder.absolute().parent
     if folder.is_file():
         raise InputError(f"{folder}: is a file; give the name of a folder")
+    if not parent.is_dir():
+        raise InputError(f"{folder}: the folder {str(parent)!r} does not exist; create it first")
+    if not os.access(parent, os.W_OK):
+        raise InputError(f"{folder}: no permission to write in {str(parent)!r}")
     if not folder.is_dir() or not any(folder.iterdir()):
         return
     if not holds_run(folder):
         raise InputError(f"{folder}: the folder is not empty and holds no run; choose another name")
     if not overwrite:
         raise InputError(f"{folder}: holds a run already; choose another name or ask to overwrite it")
+    foreign = sorted({path.name for path in folder.iterdir()} - _FILES)
+    if foreign:
+        raise InputError(
+            f"{folder}: also holds {foreign[0]!r}, which is no part of a run; move it or choose another name"
+        )
 
 
 def save(discovery: AnchorDiscovery, folder: Path, *, overwrite: bool, extra: Mapping[str, Any]) -> None:
@@ -98,7 +118,7 @@ def save(discovery: AnchorDiscovery, folder: Path, *, overwrite: bool, extra: Ma
             tensors = {array: np.ascontiguousarray(getattr(discovery, array + "_")) for array in arrays}
             if name == "map.safetensors":
                 tensors |= _centres(discovery)
-            save_file(tensors, temporary / name)
+            (temporary / name).write_bytes(serialize(tensors))  # save_file would make it private
         text = json.dumps(_description(discovery) | dict(extra), indent=2, ensure_ascii=False, default=str)
         (temporary / "run.json").write_text(text + "\n", encoding="utf-8")
 
@@ -118,22 +138,19 @@ def load(folder: str | Path) -> AnchorDiscovery:
         discovery.history_ = tuple(Step(**step) for step in run["history"])
         discovery.n_iter_, discovery.converged_ = int(run["iterations"]), bool(run["converged"])
         discovery.spread_y_ = float(run["spread_y"])
-        tensors: dict[str, NDArray[Any]] = {}
-        for name, arrays in _ARRAYS.items():
-            stored = load_file(folder / name)
-            tensors |= stored
-            for array in arrays:
-                setattr(discovery, array + "_", stored[array])
+        tensors = {name: array for file in _ARRAYS for name, array in load_file(folder / file).items()}
+        _check_arrays(tensors, run["counts"], centred=discovery.center)
+        for name in (name for names in _ARRAYS.values() for name in names):
+            setattr(discovery, name + "_", tensors[name])
         discovery.centre_x_, discovery.centre_y_ = tensors.get("centre_x"), tensors.get("centre_y")
-        for attribute, name in (
-            ("anchor_keys_", "anchors.tsv"),
-            ("pair_keys_", "pairs.tsv"),
-            ("seed_keys_", "seeds.tsv"),
-        ):
-            setattr(discovery, attribute, [(row["x"], row["y"]) for row in read_table(folder / name)])
-    except (KeyError, TypeError, ValueError, OSError, SafetensorError) as error:
-        if isinstance(error, InputError):
-            raise
+        for attribute, (name, array) in _TABLES.items():
+            keys = [(row["x"], row["y"]) for row in read_table(folder / name)]
+            if len(keys) != len(tensors[array]):
+                raise ValueError(f"{name} has {len(keys)} rows instead of {len(tensors[array])}")
+            setattr(discovery, attribute, keys)
+    except InputError:
+        raise
+    except Exception as error:  # whatever a damaged JSON, TSV or safetensors file leads to
         raise InputError(f"{folder}: the run is damaged or incomplete ({type(error).__name__}: {error})") from error
     return discovery
 
@@ -146,11 +163,36 @@ def read_description(folder: Path) -> dict[str, Any]:
         raise InputError(f"{folder}: is no run folder, it holds no run.json")
     try:
         run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{folder / 'run.json'}: not valid JSON ({error})") from error
     if not isinstance(run, dict) or run.get("format") != FORMAT:
         raise InputError(f"{folder / 'run.json'}: format {FORMAT} is needed; written by another version of kedge?")
+    complete = all(isinstance(run.get(part), dict) for part in ("settings", "counts", "health", "inputs"))
+    if (
+        not complete
+        or run["health"].get("verdict") not in VERDICTS
+        or not isinstance(run["health"].get("score"), float)
+    ):
+        raise InputError(f"{folder / 'run.json'}: the run is damaged or incomplete")
     return run
+
+
+def _check_arrays(tensors: Mapping[str, NDArray[Any]], counts: Mapping[str, int], *, centred: bool) -> None:
+    """Raise ValueError unless every array has the shape the counts imply, and finite values."""
+    n, dx, dy = counts["rows_x"], counts["dim_x"], counts["dim_y"]
+    a, s, p = counts["anchors"], counts["seeds"], counts["pairs"]
+    shapes = {
+        **dict.fromkeys(("anchors_x", "anchors_y", "anchor_confidence", "anchor_is_seed"), (a,)),
+        **{"anchor_vectors": (a, dx), "free_anchors": (a, dy), "snapped_anchors": (a, dy)},
+        **{"seeds": (s, 2), "seed_vectors_x": (s, dx), "seed_vectors_y": (s, dy)},
+        **{"map": (dx, dy), "match": (n,), "confidence": (n,), "pairs": (p, 2), "pair_confidence": (p,)},
+        **({"centre_x": (dx,), "centre_y": (dy,)} if centred else {}),
+    }
+    for name, shape in shapes.items():
+        if tensors[name].shape != shape:
+            raise ValueError(f"{name} has shape {tensors[name].shape} instead of {shape}")
+        if not np.isfinite(tensors[name]).all():
+            raise ValueError(f"{name} has NaN or infinite values")
 
 
 def _centres(discovery: AnchorDiscovery) -> dict[str, NDArray[np.float32]]:
@@ -174,6 +216,7 @@ def _description(discovery: AnchorDiscovery) -> dict[str, Any]:
             "anchors": len(discovery.anchors_x_),
             "pairs": len(discovery.pairs_),
         },
+        "inputs": {},
         "health": asdict(discovery.health_),
         "iterations": discovery.n_iter_,
         "converged": discovery.converged_,

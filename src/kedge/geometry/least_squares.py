@@ -23,8 +23,8 @@ def ridge(inputs: Tensor, targets: Tensor, penalty: float = 0.0) -> Tensor:
     penalty : float
     """
     gram, correlation = (inputs.T @ inputs).double(), (inputs.T @ targets).double()
-    strength = (penalty + _JITTER) * gram.diagonal().mean()
-    gram.diagonal().add_(strength)
+    strength = (penalty + _JITTER) * float(gram.diagonal().mean())
+    gram.diagonal().add_(max(strength, _JITTER))  # also where there is no row at all
     return torch.linalg.solve(gram, correlation).to(inputs.dtype)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from scipy.optimize import linear_sum_assignment
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import min_weight_full_bipartite_matching
 from torch import Tensor
 
 from kedge.errors import InputError
@@ -33,9 +34,8 @@ def assign_distinct(
         columns.append(best.indices.cpu().numpy())
     value, column = np.concatenate(values), np.concatenate(columns)
     candidates, position = np.unique(column, return_inverse=True)
-    position = position.reshape(column.shape)
-    # What is not among a row's best columns costs more than any assignment made of best ones.
-    cost = np.full((len(a), len(candidates)), (value.max() - value.min() + 1.0) * (len(a) + 1))
-    np.put_along_axis(cost, position, value.max() - value, axis=1)
-    _, chosen = linear_sum_assignment(cost)
+    cost = value.max() - value + 1.0  # positive: an explicit zero would count as no edge
+    starts = np.arange(len(a) + 1) * len(a)
+    graph = csr_array((cost.ravel(), position.ravel(), starts), shape=(len(a), len(candidates)))
+    _, chosen = min_weight_full_bipartite_matching(graph)
     return torch.from_numpy(candidates[chosen]).to(a.device)

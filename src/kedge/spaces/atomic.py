@@ -41,6 +41,7 @@ def atomic_folder(target: Path, *, replace: bool) -> Iterator[Path]:
     An existing `target` is only replaced when `replace` is true; then the old one stays until the new
     one is complete.
     """
+    target = target.resolve()  # through a link, to the folder itself
     if target.exists() and not replace:
         raise InputError(f"{target}: exists already; choose another name")
     if not target.parent.is_dir():

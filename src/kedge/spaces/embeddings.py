@@ -62,6 +62,10 @@ class Embeddings:
         for row, key in enumerate(self.keys):
             if not isinstance(key, str):
                 raise InputError(f"{self.source}: keys must be strings, row {row} has {type(key).__name__} {key!r}")
+            try:
+                key.encode("utf-8")
+            except UnicodeEncodeError as error:
+                raise InputError(f"{self.source}: the key of row {row} is not valid Unicode ({error})") from error
         if len(self.row_of) != len(self.keys):
             first: dict[str, int] = {}
             for row, key in enumerate(self.keys):

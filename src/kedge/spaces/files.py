@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from gzip import BadGzipFile
 from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 
-from kedge.errors import InputError
+from kedge.errors import InputError, KedgeError
 from kedge.spaces import npy, npz, parquet, safetensors, word2vec_binary, word2vec_text
 from kedge.spaces.atomic import atomic_path
 from kedge.spaces.embeddings import Embeddings
@@ -21,7 +19,7 @@ from kedge.spaces.selection import Selection
 @dataclass(frozen=True)
 class _Format:
     read: Callable[[Path, Selection], tuple[list[str], NDArray[Any]]]
-    write: Callable[[Path, Embeddings], None] | None  # None: written by name, see write_embeddings
+    write: Callable[[Path, Embeddings], None] | None  # None: two files, see write_embeddings
 
 
 _TEXT = _Format(word2vec_text.read, word2vec_text.write)
@@ -64,12 +62,16 @@ def read_embeddings(path: str | Path, *, limit: int | None = None, keys: Collect
         raise InputError(f"{path}: the file is empty")
     try:
         names, vectors = form.read(path, Selection(limit, None if keys is None else frozenset(keys)))
-    except (EOFError, BadGzipFile, zlib.error) as error:
-        raise InputError(f"{path}: not a complete gzip file ({error}); truncated or of another format") from error
+    except KedgeError:
+        raise
     except MemoryError as error:
         raise InputError(f"{path}: too large for the memory of this machine; use limit or a smaller file") from error
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
+    except Exception as error:
+        # Whatever the parser of a format (zip, gzip, NumPy, safetensors, Arrow, JSON) stumbles over.
+        told = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(
+            f"{path}: not a readable {path.suffix} file ({told}); truncated or of another format"
+        ) from error
     if not names and keys is not None:
         raise InputError(f"{path}: none of the {len(keys)} wanted keys is in the file")
     return Embeddings(names, vectors, str(path))
@@ -80,14 +82,15 @@ def write_embeddings(space: Embeddings, path: str | Path) -> None:
     path = Path(path)
     form = _format_of(path)
     with atomic_path(path) as temporary:
-        if form.write is None:
-            npy.write(temporary, space, path)
-        else:
+        if form.write is not None:
             form.write(temporary, space)
+        else:
+            with atomic_path(npy.key_file(path)) as keys_temporary:
+                npy.write(temporary, keys_temporary, space)
 
 
 def _format_of(path: Path) -> _Format:
-    suffix = "".join(path.suffixes[-2:]) if path.suffix == ".gz" else path.suffix
+    suffix = "".join(path.suffixes[-2:]) if path.suffix.lower() == ".gz" else path.suffix
     form = _FORMATS.get(suffix.lower())
     if form is None:
         raise InputError(

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kedge.errors import InputError
-from kedge.spaces.atomic import atomic_path
 from kedge.spaces.embeddings import Embeddings
 from kedge.spaces.selection import Selection
 
@@ -24,12 +23,9 @@ def key_file(path: Path) -> Path:
 
 def read(path: Path, selection: Selection) -> tuple[list[str], NDArray[Any]]:
     """Keys and the memory-mapped matrix (n, d)."""
-    try:
-        vectors = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise InputError(f"{path}: not a readable .npy matrix ({error}); truncated or of another format") from error
-    if not isinstance(vectors, np.ndarray) or vectors.ndim != 2:
-        raise InputError(f"{path}: a matrix (rows, dimensions) is needed, got shape {getattr(vectors, 'shape', '?')}")
+    vectors = np.lib.format.open_memmap(path, mode="r")
+    if vectors.ndim != 2:
+        raise InputError(f"{path}: a matrix (rows, dimensions) is needed, got shape {vectors.shape}")
     keys = read_keys(path, len(vectors))
     if selection.everything:
         return keys, vectors
@@ -45,25 +41,26 @@ def read_keys(path: Path, count: int) -> list[str]:
     if not names.exists():
         return [str(row) for row in range(count)]
     try:
-        keys = names.read_text(encoding="utf-8").split("\n")
+        keys = names.read_bytes().decode("utf-8").split("\n")
     except UnicodeDecodeError as error:
         raise InputError(f"{names}: not valid UTF-8 ({error})") from error
-    if keys and not keys[-1]:
+    if not keys[-1]:
         keys.pop()
+    if all(key.endswith("\r") for key in keys):  # written on Windows
+        keys = [key[:-1] for key in keys]
     if len(keys) != count:
         raise InputError(f"{names}: one key a line is needed for the {count} rows of {path.name}, got {len(keys)} keys")
     return keys
 
 
-def write(path: Path, space: Embeddings, target: Path) -> None:
-    """Write the matrix to `path`, and the keys to the key file of `target`, its final name."""
+def write(path: Path, keys_path: Path, space: Embeddings) -> None:
+    """Write the matrix to `path` and the keys to `keys_path`."""
     for key in space.keys:
-        if "\n" in key or not key:
+        if "\n" in key or "\r" in key or not key:
             raise InputError(
-                f"{target}: the key {key!r} is empty or holds a line break, which a key file cannot store; "
+                f"{path}: the key {key!r} is empty or holds a line break, which a key file cannot store; "
                 "write .npz, .safetensors or .parquet instead"
             )
     with path.open("wb") as stream:
         np.save(stream, space.vectors)
-    with atomic_path(key_file(target)) as names:
-        names.write_text("".join(f"{key}\n" for key in space.keys), encoding="utf-8", newline="\n")
+    keys_path.write_text("".join(f"{key}\n" for key in space.keys), encoding="utf-8", newline="\n")

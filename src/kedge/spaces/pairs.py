@@ -9,6 +9,7 @@ In `.tsv` files a tab, line break or backslash inside a key is written `\t`, `\n
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -69,6 +70,9 @@ def read_pairs(path: str | Path, x: Embeddings, y: Embeddings, *, by: str = "key
 def rows_from_key_pairs(pairs: Iterable[tuple[str, str]], x: Embeddings, y: Embeddings) -> NDArray[np.int64]:
     """Rows (p, 2) of pairs given by keys."""
     listed = list(pairs)
+    for pair in listed:
+        if len(pair) != 2:
+            raise InputError(f"pairs of keys must have two keys each, got {pair!r}")
     return np.stack([x.rows(left for left, _ in listed), y.rows(right for _, right in listed)], axis=1)
 
 
@@ -98,27 +102,33 @@ def read_table(path: Path) -> list[dict[str, str]]:
 def _read_table(path: Path, *, whole_lines: bool = False) -> list[tuple[int, list[str]]]:
     """Lines that are not empty, with their numbers, split into fields."""
     if not path.is_file():
-        raise InputError(f"{path}: no such file")
+        raise InputError(f"{path}: {'is a folder, not a file' if path.is_dir() else 'no such file'}")
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not valid UTF-8 text ({error})") from error
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
     if path.suffix == ".csv" and not whole_lines:
-        reader = csv.reader(text.splitlines(keepends=True))
+        reader = csv.reader(io.StringIO(text, newline=""))
         try:
             return [(reader.line_num, fields) for fields in reader if fields]
         except csv.Error as error:
             raise InputError(f"{path}, line {reader.line_num}: not valid CSV ({error})") from error
     # Not str.splitlines: it would also split at characters that may stand inside a key.
     lines = [(number, line.rstrip("\r")) for number, line in enumerate(text.split("\n"), start=1)]
+    if path.suffix == ".tsv" and not whole_lines:
+        return [(number, [_unescape(field) for field in line.split("\t")]) for number, line in lines if line]
     lines = [(number, line) for number, line in lines if line.strip()]
     if whole_lines:
         return [(number, [line]) for number, line in lines]
-    if path.suffix == ".tsv":
-        return [(number, [_unescape(field) for field in line.split("\t")]) for number, line in lines]
-    return [(number, line.split("\t") if "\t" in line else line.split()) for number, line in lines]
+    table = [(number, line.split("\t") if "\t" in line else line.split()) for number, line in lines]
+    for (number, line), (_, fields) in zip(lines, table, strict=True):
+        if "\t" not in line and len(fields) > 2:
+            raise InputError(
+                f"{path}, line {number}: two columns are needed, got {len(fields)}; use a .tsv file with tabs"
+            )
+    return table
 
 
 def _unescape(field: str) -> str:
@@ -138,6 +148,7 @@ def _row(where: str, space: Embeddings, name: str, value: str, by: str) -> int:
         if row is None:
             raise InputError(f"{where}: {name} ({space.source}) has no key {value!r}")
         return row
-    if not value.strip().isdigit() or int(value) >= len(space):
+    value = value.strip()
+    if not (value.isascii() and value.isdigit() and len(value) < 19 and int(value) < len(space)):
         raise InputError(f"{where}: {value!r} is no row of {name} ({space.source}); rows are 0 to {len(space) - 1}")
     return int(value)

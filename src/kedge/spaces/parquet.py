@@ -17,14 +17,8 @@ from kedge.spaces.selection import Selection
 def read(path: Path, selection: Selection) -> tuple[list[str], NDArray[Any]]:
     """Keys and vectors (n, d) from the first string column and the first column of number lists."""
     pa, pq = _import_pyarrow()
-    try:
-        schema = pq.read_schema(path)
-        key_column, vector_column = _columns(path, pa, schema)
-        table = pq.read_table(path, columns=[key_column, vector_column])
-    except (pa.ArrowInvalid, OSError) as error:
-        if isinstance(error, FileNotFoundError):
-            raise
-        raise InputError(f"{path}: not a readable Parquet file ({error}); truncated or of another format") from error
+    key_column, vector_column = _columns(path, pa, pq.read_schema(path))
+    table = pq.read_table(path, columns=[key_column, vector_column])
     keys = table.column(key_column).to_pylist()
     lists = table.column(vector_column).combine_chunks()
     if table.column(key_column).null_count or lists.null_count:
@@ -57,7 +51,7 @@ def _columns(path: Path, pa: ModuleType, schema: Any) -> tuple[str, str]:
         field.name
         for field in schema
         if (types.is_list(field.type) or types.is_large_list(field.type) or types.is_fixed_size_list(field.type))
-        and types.is_floating(field.type.value_type)
+        and (types.is_floating(field.type.value_type) or types.is_integer(field.type.value_type))
     ]
     if not strings or not lists:
         raise InputError(

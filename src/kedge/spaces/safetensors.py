@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.torch import save_file
 
 from kedge.errors import InputError
@@ -22,19 +22,14 @@ from kedge.spaces.selection import Selection
 
 def read(path: Path, selection: Selection) -> tuple[list[str], NDArray[np.float32]]:
     """Keys and vectors (n, d); a float32 matrix stays memory-mapped."""
-    try:
-        with safe_open(path, framework="pt") as tensors:
-            names = set(tensors.keys())
-            matrices = sorted(name for name in names if len(tensors.get_slice(name).get_shape()) == 2)
-            name = "vectors" if "vectors" in matrices else matrices[0] if len(matrices) == 1 else None
-            if name is None:
-                raise InputError(f"{path}: a matrix named `vectors` is needed, the file holds {sorted(names)}")
-            vectors = tensors.get_tensor(name)
-            stored = bytes(tensors.get_tensor("keys").numpy().tobytes()) if "keys" in names else None
-    except (SafetensorError, RuntimeError) as error:
-        raise InputError(
-            f"{path}: not a readable safetensors file ({error}); truncated or of another format"
-        ) from error
+    with safe_open(path, framework="pt") as tensors:
+        names = set(tensors.keys())
+        matrices = sorted(name for name in names if len(tensors.get_slice(name).get_shape()) == 2)
+        name = "vectors" if "vectors" in matrices else matrices[0] if len(matrices) == 1 else None
+        if name is None:
+            raise InputError(f"{path}: a matrix named `vectors` is needed, the file holds {sorted(names)}")
+        vectors = tensors.get_tensor(name)
+        stored = tensors.get_tensor("keys").numpy().tobytes() if "keys" in names else None
     if not vectors.is_floating_point():
         raise InputError(f"{path}: `{name}` must hold real numbers, got {vectors.dtype}")
     keys = read_keys(path, len(vectors)) if stored is None else _decode_keys(path, stored, len(vectors))
@@ -58,10 +53,7 @@ def write(path: Path, space: Embeddings) -> None:
 
 
 def _decode_keys(path: Path, stored: bytes, count: int) -> list[str]:
-    try:
-        keys = json.loads(stored)
-    except ValueError as error:
-        raise InputError(f"{path}: `keys` must be a JSON list of strings as bytes ({error})") from error
+    keys = json.loads(stored)
     if not isinstance(keys, list) or len(keys) != count:
         raise InputError(f"{path}: `keys` must be a JSON list of {count} strings, one for each row")
     return keys

@@ -34,7 +34,8 @@ def read(path: Path, selection: Selection) -> tuple[list[str], NDArray[np.float3
                 raise InputError(f"{where}: longer than {_MAX_LINE_BYTES} bytes; this is not a text file of vectors")
             line = line.rstrip()  # fastText ends its lines with a space
             if line_number == 1:
-                header = _parse_header(line)
+                line = line.removeprefix(b"\xef\xbb\xbf")  # a byte-order mark
+                header = _parse_header(where, line)
                 if header is not None:
                     declared_rows, dim = header
                     continue
@@ -52,6 +53,8 @@ def read(path: Path, selection: Selection) -> tuple[list[str], NDArray[np.float3
                 raise InputError(
                     f"{where}: expected a key and {dim} numbers, got {len(fields) - 1} numbers in {_shown(line)}"
                 )
+            if b" " in fields[0] and _is_number(fields[0].rsplit(b" ", 1)[1]):
+                raise InputError(f"{where}: expected a key and {dim} numbers, got more numbers in {_shown(line)}")
             try:
                 key = fields[0].decode("utf-8")
             except UnicodeDecodeError as error:
@@ -59,7 +62,8 @@ def read(path: Path, selection: Selection) -> tuple[list[str], NDArray[np.float3
             if not selection.wants(key):
                 continue
             try:
-                row = np.array(fields[1:], dtype=np.float32)
+                with np.errstate(over="ignore"):  # too large becomes infinite, and is reported as such
+                    row = np.array(fields[1:], dtype=np.float32)
             except ValueError as error:
                 raise InputError(f"{where}: expected {dim} numbers after the key {key!r}: {error}") from error
             keys.append(key)
@@ -93,11 +97,21 @@ def refuse_whitespace(path: Path, space: Embeddings) -> None:
             )
 
 
-def _parse_header(line: bytes) -> tuple[int, int] | None:
+def _parse_header(where: str, line: bytes) -> tuple[int, int] | None:
     fields = line.split()
-    if len(fields) == 2 and all(field.isdigit() for field in fields):
-        return int(fields[0]), int(fields[1])
-    return None
+    if len(fields) != 2 or not all(_is_number(field) for field in fields):
+        return None
+    if not all(field.isdigit() and len(field) < 19 for field in fields):
+        raise InputError(f"{where}: looks like a header, but is not `rows dimensions`: {_shown(line)}")
+    return int(fields[0]), int(fields[1])
+
+
+def _is_number(field: bytes) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True
 
 
 def _shown(line: bytes) -> str:
