@@ -10,17 +10,14 @@ its 250 steps; as each costs the same, the time of the others is added. No quali
 from __future__ import annotations
 
 import argparse
-import os
 import time
 from dataclasses import replace
 
 import numpy as np
-import torch
 
 from kedge import AnchorDiscovery, PaperSettings, Step
-from kedge.discovery.devices import resolve_device
 from kedge.tasks import evaluate, gold_by_key
-from word_pairs import add_data_option, hide, load_pair
+from word_pairs import add_data_option, describe_machine, hide, load_pair
 
 METHODS = {
     "default": {},
@@ -55,8 +52,7 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--timed-steps", type=int, help="scale the paper's time up from so many steps")
     arguments = parser.parse_args()
-    device = resolve_device(arguments.device)
-    machine = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{os.cpu_count()} CPU cores"
+    machine = describe_machine(arguments.device)
     x, truth = load_pair(arguments.data, arguments.pair, arguments.words)
     print(f"{arguments.pair} pair, {len(x)} words, {len(arguments.random_states)} random states, {machine}\n")
 

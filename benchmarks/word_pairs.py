@@ -1,4 +1,4 @@
-"""The two pairs of word spaces that the benchmarks use, read from a data folder (`--data` or `KEDGE_DATA`)."""
+"""What the word benchmarks share: two pairs of spaces from a data folder (`--data` or `KEDGE_DATA`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import os
 from pathlib import Path
 
 import numpy as np
+import torch
 
+from kedge.discovery.devices import resolve_device
 from kedge.spaces import Embeddings, read_embeddings
 
 PAIRS = {
@@ -26,6 +28,12 @@ def add_data_option(parser: argparse.ArgumentParser) -> None:
         required=default is None,
         help="folder with words/ (default: $KEDGE_DATA)",
     )
+
+
+def describe_machine(device_name: str) -> str:
+    """What the figures were measured on."""
+    device = resolve_device(device_name)
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else f"{os.cpu_count()} CPU cores"
 
 
 def load_pair(data: Path, name: str, limit: int | None = None) -> tuple[Embeddings, Embeddings]:

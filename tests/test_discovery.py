@@ -9,7 +9,9 @@ from sklearn.base import clone
 
 import kedge
 from kedge import AnchorDiscovery, Embeddings, InputError, Schedule
+from kedge.discovery.profiles import similarity_profiles
 from kedge.errors import NotFittedError
+from kedge.geometry import normalise
 from kedge.tasks import evaluate, gold_by_key, search
 
 
@@ -90,6 +92,29 @@ def test_spaces_of_different_sizes(words, word_seeds):
         assert discovery.health_.verdict == "aligned"
         right_pairs = sum(a == b for a, b in discovery.pair_keys_)
         assert right_pairs > 0.97 * len(fewer)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_three_seeds_are_enough_for_spaces_much_alike(words, seed):
+    keys = np.random.default_rng(seed).choice(words[0].keys, 3, replace=False).tolist()
+    schedule = Schedule(anneal_rounds=60)
+    discovery = AnchorDiscovery(n_anchors=50, device="cpu", schedule=schedule).fit(*words, [(key, key) for key in keys])
+    assert discovery.health_.verdict == "aligned"
+    assert sum(a == b for a, b in discovery.pair_keys_) > 1900
+
+
+def test_profiles_do_not_depend_on_how_a_space_is_turned_or_ordered(words):
+    rows = normalise(torch.from_numpy(words[1].vectors[:300].copy()), None)
+    turn, _ = torch.linalg.qr(torch.randn(100, 100, generator=torch.Generator().manual_seed(0)))
+    order = torch.randperm(300, generator=torch.Generator().manual_seed(1))
+    plain, turned = similarity_profiles(rows, 2**20), similarity_profiles((rows @ turn)[order], 2**28)
+    assert plain.shape == (300, 256)
+    torch.testing.assert_close(turned, plain[order], rtol=1e-2, atol=1e-3)
+
+
+def test_schedules_follow_the_number_of_seeds():
+    assert Schedule.for_seeds(15) == Schedule()
+    assert Schedule.for_seeds(3).anneal_rounds > Schedule().anneal_rounds
 
 
 def test_sampled_annealing_finishes_on_everything(words, word_seeds):

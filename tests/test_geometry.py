@@ -21,6 +21,7 @@ from kedge.geometry import (
     relative,
     ridge,
     unit,
+    whiten,
 )
 
 finite = st.floats(-(2.0**127), 2.0**127, width=32).filter(lambda value: value == 0 or abs(value) > 1e-37)
@@ -53,6 +54,17 @@ def test_principal_axes_agree_with_svd():
     axes = principal_axes(vectors, 3)
     _, _, right = np.linalg.svd(vectors.numpy(), full_matrices=False)
     np.testing.assert_allclose(np.abs((axes.T @ torch.from_numpy(right[:3].T)).numpy()), np.eye(3), atol=1e-4)
+
+
+def test_half_whitening_takes_the_square_root_of_the_gram_matrix():
+    vectors = gaussian(40, 6).double() * torch.linspace(3, 0.5, 6)
+    gram = whiten(vectors, 0.5) @ whiten(vectors, 0.5).T
+    expected = scipy.linalg.sqrtm((vectors @ vectors.T).numpy() + 1e-12 * np.eye(40)).real / np.sqrt(1 / 40)
+    np.testing.assert_allclose(gram, expected, atol=1e-3)
+    white = whiten(vectors, 1.0)
+    torch.testing.assert_close(white.T @ white / 40, torch.eye(6).double(), rtol=1e-5, atol=1e-5)
+    turned = whiten(vectors, 0.0)
+    torch.testing.assert_close(turned @ turned.T, vectors @ vectors.T, rtol=1e-5, atol=1e-5)
 
 
 def test_relative_representation_is_invariant_to_rotation():

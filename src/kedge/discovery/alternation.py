@@ -15,7 +15,7 @@ from torch import Tensor
 from kedge.discovery.alignment import Alignment, fit_map
 from kedge.discovery.anchors import snap
 from kedge.discovery.problem import Problem
-from kedge.discovery.start import rotation_from_seeds
+from kedge.discovery.start import FEW_SEEDS, rotation_at_start
 from kedge.discovery.steps import OnStep, Step
 from kedge.errors import InputError
 from kedge.geometry import orthogonal_map, principal_axes, relative, ridge, unit
@@ -43,6 +43,11 @@ class Schedule:
     epsilon_end: float = 0.02
     finish_rounds: int = 5
 
+    @classmethod
+    def for_seeds(cls, count: int) -> Schedule:
+        """The default for so many seeds: with few, slow cooling on more rows makes up for a worse start."""
+        return cls() if count >= FEW_SEEDS else cls(sample_size=20_000, anneal_rounds=100)
+
     def __post_init__(self) -> None:
         for name in ("sample_size", "rank", "anneal_rounds", "finish_rounds"):
             if getattr(self, name) < 1:
@@ -56,7 +61,7 @@ class Schedule:
 def discover_by_alternation(
     problem: Problem, anchors: Tensor, schedule: Schedule, generator: torch.Generator, on_step: OnStep
 ) -> Alignment:
-    """Start from the seeds, anneal on a sample, finish on everything, then place the anchors."""
+    """Start from what both spaces share, anneal on a sample, finish on everything, then place the anchors."""
     history: list[Step] = []
 
     def record(step: Step) -> None:
@@ -78,7 +83,7 @@ def _anneal(problem: Problem, schedule: Schedule, generator: torch.Generator, on
     sample = problem.sample(schedule.sample_size, generator)
     axes_x, axes_y = (principal_axes(v, min(schedule.rank, v.shape[1])) for v in (sample.x, sample.y))
     x, y = unit(sample.x @ axes_x), unit(sample.y @ axes_y)
-    rotation = rotation_from_seeds(sample, x, y)
+    rotation = rotation_at_start(sample, x, y)
 
     source = torch.cat([x, x[sample.seeds_x]])
     seed_weight = _SEED_SHARE * len(x) / max(len(sample.seeds_x), 1)

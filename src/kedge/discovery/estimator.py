@@ -49,7 +49,7 @@ class AnchorDiscovery:
     center : bool
         Take the mean off both spaces (after scaling to unit norm); usually a large gain.
     schedule : Schedule
-        Sizes and rounds of the default method.
+        Sizes and rounds of the default method; by default they depend on the number of seeds.
     paper : PaperSettings
         Settings of the paper's optimiser.
     memory_budget : int
@@ -187,7 +187,7 @@ class AnchorDiscovery:
             settings = self.paper or PaperSettings()
             alignment = discover_by_paper(problem, chosen, self.init, settings, generator, self._report)
         else:
-            schedule = self.schedule or Schedule()
+            schedule = self.schedule or Schedule.for_seeds(len(seed_rows))
             alignment = discover_by_alternation(problem, chosen, schedule, generator, self._report)
         judgement = judge(problem, alignment.match, generator, self._report)
         self._learn(problem, chosen, alignment, judgement)

@@ -31,6 +31,17 @@ def normalise(vectors: Tensor, centre: Tensor | None) -> Tensor:
     return scaled if centre is None else unit(scaled - centre)
 
 
+def whiten(vectors: Tensor, strength: float) -> Tensor:
+    """Rows (n, d) in their principal axes, each axis divided by its standard deviation to the power `strength`.
+
+    Strength 0 only turns the rows, 1 whitens them; with 0.5 the Gram matrix becomes its own square root.
+    """
+    moment = (vectors.T @ vectors).double() / len(vectors)
+    variances, axes = torch.linalg.eigh(moment)
+    floor = variances[-1] * torch.finfo(vectors.dtype).eps
+    return vectors @ (axes * variances.clamp_min(floor).pow(-strength / 2)).to(vectors.dtype)
+
+
 def principal_axes(vectors: Tensor, rank: int) -> Tensor:
     """The `rank` leading eigenvectors (d, rank) of the second moment of (n, d)."""
     moment = (vectors.T @ vectors).double() / len(vectors)
