@@ -61,10 +61,11 @@ def _farthest(x: Tensor, count: int, chosen: Tensor, generator: torch.Generator)
     if not rows:
         rows = [int(torch.randint(len(x), (1,), generator=generator))]
     closest = (x @ x[rows].T).amax(dim=1)
+    closest[rows] = torch.inf
     while len(rows) < count:
-        closest[rows[-1]] = torch.inf
         rows.append(int(closest.argmin()))
         closest = torch.maximum(closest, x @ x[rows[-1]])
+        closest[rows[-1]] = torch.inf
     return torch.tensor(rows, device=x.device)
 
 

@@ -5,7 +5,7 @@ Notation as in the paper: A_X are the anchors of X, R_X = rr(X, A_X), A~_Y the f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -18,7 +18,7 @@ from kedge.discovery.start import match_by_seeds
 from kedge.discovery.steps import OnStep, Step
 from kedge.errors import InputError
 from kedge.geometry import exponential_map, orthogonal_map, relative, unit
-from kedge.matching import BlockedSoftmin, match_csls, sinkhorn
+from kedge.matching import BlockedSoftmin, hubness, match_csls, sinkhorn
 
 PaperInit = Literal["seeds", "random"]
 
@@ -47,13 +47,16 @@ def discover_by_paper(
     match = match_csls(
         unit(relative(problem.x, problem.x[anchors])), unit(relative(problem.y, free)), budget=problem.budget
     )
+    implied_map = fit_map(problem, *match.pairs())
+    # From here on rows are compared by the map, so that is where hubs must be known.
+    column_hubness = hubness(problem.y, unit(problem.x @ implied_map), budget=problem.budget)
     return Alignment(
-        map=fit_map(problem, *match.pairs()),
-        match=match,
+        map=implied_map,
+        match=replace(match, column_hubness=column_hubness),
         free_anchors=free,
         snapped_anchors=snap(problem, anchors, free),
         history=history,
-        converged=True,  # the paper takes a fixed number of steps
+        converged=_loss_settled(history),
     )
 
 
@@ -82,6 +85,12 @@ def optimise_anchors(
         history.append(step)
         on_step(step)
     return exponential_map(base, tangent).detach(), tuple(history)
+
+
+def _loss_settled(history: tuple[Step, ...]) -> bool:
+    """Whether the last ten steps improved the loss by less than 1 %; the paper takes all its steps regardless."""
+    losses = [step.figures["loss"] for step in history]
+    return len(losses) > 10 and losses[-1] > 0.99 * losses[-11]
 
 
 def _permutation(relative_y: Tensor, relative_x: Tensor, settings: PaperSettings, budget: int) -> Tensor:
