@@ -17,7 +17,7 @@ import numpy as np
 
 from kedge import AnchorDiscovery, PaperSettings, Step
 from kedge.tasks import evaluate, gold_by_key
-from word_pairs import add_data_option, describe_machine, hide, load_pair
+from word_pairs import add_data_option, describe_machine, draw, load_pair
 
 METHODS = {
     "default": {},
@@ -50,11 +50,13 @@ def main() -> None:
     parser.add_argument("--words", type=int, help="use only the first so many words")
     parser.add_argument("--random-states", nargs="+", type=int, default=[0, 1, 2, 3, 4])
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--no-center", action="store_true", help="only unit norm, as the paper says")
     parser.add_argument("--timed-steps", type=int, help="scale the paper's time up from so many steps")
     arguments = parser.parse_args()
     machine = describe_machine(arguments.device)
     x, truth = load_pair(arguments.data, arguments.pair, arguments.words)
-    print(f"{arguments.pair} pair, {len(x)} words, {len(arguments.random_states)} random states, {machine}\n")
+    kind = "only unit norm" if arguments.no_center else "centred"
+    print(f"{arguments.pair} pair, {len(x)} words, {kind}, {len(arguments.random_states)} random states, {machine}\n")
 
     settings = PaperSettings()
     steps = settings.steps
@@ -63,17 +65,22 @@ def main() -> None:
     seconds: dict[str, list[float]] = {name: [] for name in METHODS}
     scores: dict[str, list[tuple[float, ...]]] = {name: [] for name in METHODS}
     for state in arguments.random_states:
-        y, chance = hide(truth, state)
-        anchors = chance.choice(len(x), 300, replace=False)
-        seeds = [(x.keys[row], x.keys[row]) for row in anchors[:15]]
+        y, anchors, seeds = draw(x, truth, state)
         for name, options in METHODS.items():
             clock = StepClock()
-            run = AnchorDiscovery(device=arguments.device, random_state=state, paper=settings, on_step=clock, **options)
+            run = AnchorDiscovery(
+                device=arguments.device,
+                center=not arguments.no_center,
+                random_state=state,
+                paper=settings,
+                on_step=clock,
+                **options,
+            )
             began = time.perf_counter()
             run.fit(x, y, seeds, anchors=anchors)
             seconds[name].append(time.perf_counter() - began + (steps - settings.steps) * clock.seconds_a_step())
             if not arguments.timed_steps:
-                result = evaluate(run, x, y, gold_by_key(x, y), complete=True)
+                result = evaluate(run, x, y, gold_by_key(x, y), complete=True, device=arguments.device)
                 found = result.found
                 scores[name].append((found.jaccard, found.mrr, found.cosine, result.anchors_exact, run.health_.score))
                 if name == "default":

@@ -49,7 +49,11 @@ def load_pair(data: Path, name: str, limit: int | None = None) -> tuple[Embeddin
     return x.take(x.rows(shared)), y.take(y.rows(shared))
 
 
-def hide(y: Embeddings, random_state: int) -> tuple[Embeddings, np.random.Generator]:
-    """Y with its rows shuffled, and the generator to go on with."""
+def draw(
+    x: Embeddings, truth: Embeddings, random_state: int, seeds: int = 15, anchors: int = 300
+) -> tuple[Embeddings, list[str], list[tuple[str, str]]]:
+    """What a run gets to see: Y with its rows shuffled, random anchors, and the first of them as seeds."""
     chance = np.random.default_rng(random_state)
-    return y.take(chance.permutation(len(y))), chance
+    y = truth.take(chance.permutation(len(truth)))
+    keys = [x.keys[row] for row in chance.choice(len(x), anchors, replace=False)]
+    return y, keys, [(key, key) for key in keys[:seeds]]

@@ -22,9 +22,8 @@ from pathlib import Path
 import numpy as np
 
 from kedge.spaces import write_embeddings, write_table
-from word_pairs import PAIRS, add_data_option, hide, load_pair
+from word_pairs import PAIRS, add_data_option, draw, load_pair
 
-SEEDS, ANCHORS = 15, 300
 ROWS = ("GT", "Seed", "Found", "Snapped")
 METRICS = ("jaccard", "mrr", "cosine", "p_at_1", "foscttm")
 
@@ -43,15 +42,14 @@ def main() -> None:
 
 def run_state(data: Path, name: str, random_state: int) -> dict[str, object]:
     """One discovery and its evaluation through the command line."""
-    x, y = load_pair(data, name)
-    y, chance = hide(y, random_state)
-    anchors = chance.choice(len(x), ANCHORS, replace=False)
+    x, truth = load_pair(data, name)
+    y, anchors, seeds = draw(x, truth, random_state)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         write_embeddings(x, folder / "x.npz")
         write_embeddings(y, folder / "y.npz")
-        write_table(folder / "seeds.tsv", ("x", "y"), [(x.keys[row], x.keys[row]) for row in anchors[:SEEDS]])
-        (folder / "anchors.txt").write_text("".join(f"{x.keys[row]}\n" for row in anchors))
+        write_table(folder / "seeds.tsv", ("x", "y"), seeds)
+        (folder / "anchors.txt").write_text("".join(f"{key}\n" for key in anchors))
         files = [str(folder / "x.npz"), str(folder / "y.npz")]
         run = str(folder / "run")
         options = ["--seeds", str(folder / "seeds.tsv"), "--anchor-keys", str(folder / "anchors.txt"), "--out", run]

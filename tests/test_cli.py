@@ -261,7 +261,7 @@ def test_interruption_leaves_nothing_half_written(folder, tmp_path, number):
     time.sleep(0.5)
     process.send_signal(number)
     _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == 130, errors
     assert "interrupted" in errors
     assert "Traceback" not in errors
     assert list(tmp_path.iterdir()) == []

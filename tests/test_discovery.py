@@ -11,7 +11,7 @@ import kedge
 from kedge import AnchorDiscovery, Embeddings, InputError, Schedule
 from kedge.discovery.profiles import similarity_profiles
 from kedge.errors import NotFittedError
-from kedge.geometry import normalise
+from kedge.geometry import centre_of, normalise, unit
 from kedge.tasks import evaluate, gold_by_key, search
 
 
@@ -254,6 +254,32 @@ def test_schedules_that_cannot_be_are_refused():
         Schedule(finish_rounds=0)
     with pytest.raises(InputError, match="epsilon_start >= epsilon_end"):
         Schedule(epsilon_end=0.5)
+
+
+def test_keys_and_rows_in_other_clothes(words, word_seeds, fitted):
+    for seeds in (np.array(word_seeds), torch.from_numpy(fitted.seeds_)):
+        again = AnchorDiscovery(n_anchors=100, device="cpu").fit(*words, seeds)
+        assert again.seed_keys_ == fitted.seed_keys_
+    with pytest.raises(InputError, match="two keys each, got"):
+        AnchorDiscovery().fit(*words, [("water", "water"), ("music",)])
+
+
+def test_snapped_anchors_are_distinct_even_when_seeds_take_most_rows(rotated):
+    x, y = rotated(n=60)
+    seeds = [[row, row] for row in range(4)]
+    discovery = AnchorDiscovery(device="cpu").fit(x, y[:5], seeds, anchors=[0, 10, 20, 30, 40])
+    assert sorted(discovery.anchors_y_.tolist()) == [0, 1, 2, 3, 4]
+
+
+def test_loading_normalises_block_by_block(monkeypatch, words):
+    from kedge.discovery import devices
+
+    monkeypatch.setattr(devices, "_ROWS", 700)
+    vectors = torch.from_numpy(words[1].vectors.copy())
+    loaded, centre, spread = devices.load_normalised(words[1].vectors, torch.device("cpu"), centre=True)
+    torch.testing.assert_close(centre, centre_of(vectors))
+    torch.testing.assert_close(loaded, normalise(vectors, centre))
+    torch.testing.assert_close(spread, float((unit(vectors) - centre).norm(dim=1).mean()))
 
 
 def test_anchors_do_not_take_the_rows_of_seeds(words, word_seeds):

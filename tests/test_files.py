@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import struct
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -107,11 +109,26 @@ def test_word2vec_binary_with_and_without_line_ends(tmp_path):
     assert read_embeddings(path).vectors.tolist() == [[1, 2], [3, 4]]
 
 
-def test_npy_and_safetensors_stay_memory_mapped(tmp_path):
-    space = Embeddings(["a", "b"], np.eye(2, dtype=np.float32))
-    write_embeddings(space, tmp_path / "x.npy")
+def test_npy_stays_memory_mapped(tmp_path):
+    write_embeddings(Embeddings(["a", "b"], np.eye(2, dtype=np.float32)), tmp_path / "x.npy")
     assert isinstance(read_embeddings(tmp_path / "x.npy").vectors, np.memmap)
     assert isinstance(read_embeddings(tmp_path / "x.npy", limit=1).vectors, np.memmap)
+
+
+def test_safetensors_stay_memory_mapped(tmp_path):
+    """Half a gigabyte can be opened, and a row of it used, without reading the rest."""
+    program = (
+        "import resource, sys; from kedge.spaces import safetensors; from kedge.spaces.selection import Selection; "
+        "from pathlib import Path; "
+        "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss; before = peak(); "
+        "keys, vectors = safetensors.read(Path(sys.argv[1]), Selection()); vectors[7].sum(); "
+        "print((peak() - before) // 1024)"
+    )
+    save_file({"vectors": torch.ones(1000, 131072)}, tmp_path / "x.safetensors")
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "x.safetensors")], check=True, capture_output=True, text=True
+    )
+    assert int(done.stdout) < 100
 
 
 def test_npy_without_key_file_counts_rows(tmp_path):
@@ -122,7 +139,7 @@ def test_npy_without_key_file_counts_rows(tmp_path):
         read_embeddings(tmp_path / "x.npy")
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64, torch.int8])
 def test_safetensors_of_other_tools(tmp_path, dtype):
     save_file({"embedding.weight": torch.ones(3, 2, dtype=dtype)}, tmp_path / "x.safetensors")
     space = read_embeddings(tmp_path / "x.safetensors")

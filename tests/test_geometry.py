@@ -129,6 +129,13 @@ def test_least_squares_on_sphere_is_the_constrained_optimum():
         assert bool(((inputs @ other.T - targets).square().sum(dim=0) >= loss - 1e-4).all())
 
 
+def test_least_squares_on_sphere_where_the_rows_do_not_span_the_space():
+    inputs, targets = gaussian(3, 6), torch.cat([gaussian(3, 2, seed=1) * 0.01, torch.zeros(3, 1)], dim=1)
+    found = least_squares_on_sphere(inputs, targets)
+    torch.testing.assert_close(found.norm(dim=1), torch.ones(3))
+    torch.testing.assert_close(inputs @ found.T, targets, rtol=1e-3, atol=1e-4)  # small targets can be met exactly
+
+
 def test_exponential_map_agrees_with_geotorch():
     import geotorch
 

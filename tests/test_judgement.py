@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from kedge import AnchorDiscovery
+from kedge.discovery.judgement import _health
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -47,3 +48,18 @@ def test_confidence_separates_right_from_wrong(words, word_seeds):
     assert abs(confidence.mean() - right.mean()) < 0.2
     surest = right[: len(right) // 4]
     assert surest.mean() > right.mean() + 0.03
+
+
+def test_the_reasons_say_what_was_measured():
+    nothing = _health(None, [0.1], 0.5)
+    assert (nothing.verdict, nothing.score) == ("doubtful", 0)
+    assert "Nothing can be said" in nothing.reason
+    unmeasured = _health(0.9, [], 0.5)
+    assert unmeasured.verdict == "doubtful"
+    assert "Chance could not be measured" in unmeasured.reason
+    assert "random start" not in unmeasured.reason
+    assert [_health(rate, [0.1, 0.2], 0.5).verdict for rate in (0.9, 0.6, 0.3)] == [
+        "aligned",
+        "doubtful",
+        "not aligned",
+    ]

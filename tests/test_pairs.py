@@ -47,7 +47,7 @@ def test_by_row_and_bare_quotes(tmp_path):
         ("p.tsv", "x\ty\n", "a header and no pair"),
         ("p.tsv", "x_row\ty_row\n0\t9\n", "line 2: '9' is no row of Y .* 0 to 3"),
         ("p.tsv", "x_row\ty_row\n-1\t0\n", "line 2: '-1' is no row of X"),
-        ("p.csv", 'x,y\n"a,B\n', "line"),
+        ("p.csv", 'x,y\n"a,B\n', "line 2: two columns are needed, got 1"),
     ],
 )
 def test_errors_name_the_line(tmp_path, name, text, message):

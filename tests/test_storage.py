@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import kedge
-from kedge import InputError
+from kedge import AnchorDiscovery, InputError, Schedule
 from kedge.spaces.pairs import read_table
 
 
@@ -26,13 +26,16 @@ def test_everything_comes_back(fitted, words, run):
             if isinstance(ours, np.ndarray):
                 np.testing.assert_array_equal(ours, theirs, err_msg=name)
             else:
-                assert ours == theirs, name
+                assert ours == theirs or name == "provenance_", name
     assert again.get_params() == fitted.get_params()
     np.testing.assert_array_equal(again.translate(words[0]), fitted.translate(words[0]))
     np.testing.assert_array_equal(again.transform_y(words[1]), fitted.transform_y(words[1]))
 
 
-def test_a_loaded_run_can_be_saved_again(run, tmp_path):
+def test_a_loaded_run_can_be_saved_again(fitted, tmp_path):
+    run = tmp_path / "run"
+    inputs = {"x": {"file": "x.npz", "sha256": "0" * 64}}
+    fitted.save(run, extra={"inputs": inputs, "limit": None, "timings": {"fit_seconds": 1.0}})
     kedge.load(run).save(tmp_path / "copy")
     assert sorted(path.name for path in run.iterdir()) == sorted(path.name for path in (tmp_path / "copy").iterdir())
     for path in run.iterdir():
@@ -130,10 +133,25 @@ def test_tables_that_do_not_fit_are_refused(run):
     with pytest.raises(InputError, match="pairs.tsv has"):
         kedge.load(run)
     description = json.loads((run / "run.json").read_text())
-    for damage in ({"health": None}, {"inputs": 5}, {"health": description["health"] | {"verdict": "fine"}}):
+    for damage in (
+        {"health": None},
+        {"inputs": 5},
+        {"inputs": {"x": {}}},
+        {"kedge": None, "settings": {}},
+        {"health": description["health"] | {"verdict": "fine"}},
+    ):
         (run / "run.json").write_text(json.dumps(description | damage))
         with pytest.raises(InputError, match="damaged or incomplete"):
             kedge.load(run)
+
+
+def test_numpy_numbers_survive(words, word_seeds, tmp_path):
+    schedule = Schedule(sample_size=np.int64(500), epsilon_end=np.float32(0.05))
+    discovery = AnchorDiscovery(n_anchors=np.int64(20), schedule=schedule, device="cpu").fit(*words, word_seeds)
+    discovery.save(tmp_path / "run")
+    again = kedge.load(tmp_path / "run")
+    assert again.n_anchors == 20
+    assert again.schedule == Schedule(sample_size=500, epsilon_end=float(np.float32(0.05)))
 
 
 def test_files_in_a_run_folder_that_are_not_ours_are_kept(fitted, run):

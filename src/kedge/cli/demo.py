@@ -11,6 +11,7 @@ from kedge.cli.arguments import add_device, add_random_state, add_verb
 
 _SEEDS = 15
 _ANCHORS = 300
+_FILES = ("word2vec.npz", "glove.npz", "seeds.tsv")
 
 
 def add_parser(verbs: Any) -> None:
@@ -35,18 +36,17 @@ def run(arguments: argparse.Namespace) -> int:
     from kedge.cli.evaluate import as_json, print_evaluation
     from kedge.cli.output import print_json, results
     from kedge.cli.progress import progress_bar
+    from kedge.cli.provenance import describe_input
     from kedge.data import load_demo_words
-    from kedge.discovery import AnchorDiscovery, check_target
+    from kedge.discovery import AnchorDiscovery
     from kedge.errors import InputError
     from kedge.spaces import write_embeddings, write_table
+    from kedge.spaces.atomic import atomic_folder
     from kedge.tasks import evaluate, gold_by_key, search
 
     out: Path = arguments.out
-    run_folder = out / "run"
-    if out.is_file() or (out.is_dir() and any(out.iterdir()) and not run_folder.is_dir()):
-        raise InputError(f"{out}: exists and is no folder of an earlier demo; choose another with --out")
-    out.mkdir(parents=True, exist_ok=True)
-    check_target(run_folder, overwrite=True)
+    if out.is_file() or (out.is_dir() and not {path.name for path in out.iterdir()} <= {*_FILES, "run"}):
+        raise InputError(f"{out}: exists and holds other things than an earlier demo; choose another with --out")
     x, y = load_demo_words()
     chance = np.random.default_rng(arguments.random_state)
     y = y.take(chance.permutation(len(y)))  # so that no row number gives a pair away
@@ -59,16 +59,21 @@ def run(arguments: argparse.Namespace) -> int:
             n_anchors=_ANCHORS, random_state=arguments.random_state, device=arguments.device, on_step=on_step
         ).fit(x, y, seeds)
     seconds = time.perf_counter() - began
-    evaluation = evaluate(discovery, x, y, gold, complete=True)
+    evaluation = evaluate(discovery, x, y, gold, complete=True, device=arguments.device)
 
-    files = {"x": out / "word2vec.npz", "y": out / "glove.npz", "seeds": out / "seeds.tsv"}
-    write_embeddings(x, files["x"])
-    write_embeddings(y, files["y"])
-    write_table(files["seeds"], ("x", "y"), discovery.seed_keys_)
-    discovery.save(run_folder, overwrite=True, extra={"timings": {"fit_seconds": round(seconds, 3)}})
+    with atomic_folder(out) as folder:
+        write_embeddings(x, folder / _FILES[0])
+        write_embeddings(y, folder / _FILES[1])
+        write_table(folder / _FILES[2], ("x", "y"), discovery.seed_keys_)
+        described = (describe_input(folder / name, space) for name, space in zip(_FILES, (x, y, None), strict=True))
+        extra = {
+            "inputs": dict(zip(("x", "y", "seeds"), described, strict=True)),
+            "timings": {"fit_seconds": round(seconds, 3)},
+        }
+        discovery.save(folder / "run", extra=extra)
 
     if arguments.json:
-        print_json(as_json(evaluation, discovery.health_) | {"seconds": round(seconds, 2), "run": str(run_folder)})
+        print_json(as_json(evaluation, discovery.health_) | {"seconds": round(seconds, 2), "run": str(out / "run")})
         return 0
     console = results()
     console.print(
@@ -89,7 +94,8 @@ def run(arguments: argparse.Namespace) -> int:
         "optimised anchors .52 / .99 / .94 (Jaccard / MRR / cosine). Other models and fewer words here: compare the\n"
         "order of the rows, not the figures."
     )
+    x_file, y_file, seeds_file = (out / name for name in _FILES)
     console.print(f"\nFiles are in {out}. Try next:", markup=False)
-    console.print(f"  kedge search {run_folder} {files['x']} {files['y']} water music", markup=False)
-    console.print(f"  kedge discover {files['x']} {files['y']} --seeds {files['seeds']} --out my-run", markup=False)
+    console.print(f"  kedge search {out / 'run'} {x_file} {y_file} water music", markup=False)
+    console.print(f"  kedge discover {x_file} {y_file} --seeds {seeds_file} --out my-run", markup=False)
     return 0

@@ -21,7 +21,7 @@ def add_parser(verbs: Any) -> None:
         "Find anchors, pairs and a map between two spaces, from a few known pairs.",
         """  kedge discover en.vec fr.vec --seeds seeds.tsv --out RUN
   kedge discover old.npy new.safetensors --seeds seeds.csv --pairs-by row --anchors 500 --out RUN
-  kedge discover x.npz y.npz --seeds s.tsv --method paper --init random --out RUN   as the paper prints it
+  kedge discover x.npz y.npz --seeds s.tsv --method paper --init random --no-center --out RUN   as printed
 
 The seeds are two columns of keys (X, then Y): .tsv, .csv, or separated by white space.
 RUN gets anchors.tsv, pairs.tsv, seeds.tsv, run.json and the vectors and the map as .safetensors.
@@ -67,6 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     from kedge.cli.progress import progress_bar
     from kedge.cli.provenance import describe_input
     from kedge.discovery import AnchorDiscovery, check_target
+    from kedge.discovery.devices import resolve_device
     from kedge.spaces import read_embeddings, read_key_list, read_pairs
     from kedge.spaces.memory import require_memory
 
@@ -77,9 +78,14 @@ def run(arguments: argparse.Namespace) -> int:
     seeds = read_pairs(arguments.seeds, x, y, by=arguments.pairs_by)
     anchors = read_key_list(arguments.anchor_keys) if arguments.anchor_keys else None
     note(f"{x.source}: {len(x)} x {x.dim}, {y.source}: {len(y)} x {y.dim}, {len(seeds)} seeds")
-    # Both spaces are held once more, normalised.
-    needed = arguments.memory + x.vectors.nbytes + y.vectors.nbytes
-    require_memory(needed, "--memory and the spaces", "give a smaller --memory, or fewer rows with --limit")
+    if resolve_device(arguments.device).type == "cpu":
+        # Both spaces are held once more, normalised, and X up to twice more while it is mapped.
+        needed = arguments.memory + 3 * x.vectors.nbytes + y.vectors.nbytes
+        require_memory(needed, "--memory and the spaces", "give a smaller --memory, or fewer rows with --limit")
+    inputs = {"x": describe_input(arguments.x, x), "y": describe_input(arguments.y, y)}
+    inputs["seeds"] = describe_input(arguments.seeds)
+    if arguments.anchor_keys:
+        inputs["anchor_keys"] = describe_input(arguments.anchor_keys)
     read_seconds = time.perf_counter() - began
 
     with progress_bar() as on_step:
@@ -95,15 +101,8 @@ def run(arguments: argparse.Namespace) -> int:
             on_step=on_step,
         ).fit(x, y, seeds, anchors)
     fit_seconds = time.perf_counter() - began - read_seconds
-    extra = {
-        "inputs": {
-            "x": describe_input(arguments.x, x),
-            "y": describe_input(arguments.y, y),
-            "seeds": describe_input(arguments.seeds),
-            "limit": arguments.limit,
-        },
-        "timings": {"read_seconds": round(read_seconds, 3), "fit_seconds": round(fit_seconds, 3)},
-    }
+    timings = {"read_seconds": round(read_seconds, 3), "fit_seconds": round(fit_seconds, 3)}
+    extra = {"inputs": inputs, "limit": arguments.limit, "timings": timings}
     discovery.save(arguments.out, overwrite=arguments.overwrite, extra=extra)
 
     health = discovery.health_

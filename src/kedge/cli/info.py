@@ -72,11 +72,7 @@ def _run_lines(described: dict[str, Any]) -> list[tuple[str, str]]:
             "run by",
             f"kedge {described['kedge']}, method {settings['method']}, random state {settings['random_state']}",
         ),
-        *(
-            (name, f"{file['file']}, sha256 {file['sha256'][:12]}")
-            for name, file in inputs.items()
-            if isinstance(file, dict)
-        ),
+        *((name, f"{file['file']}, sha256 {file['sha256'][:12]}") for name, file in inputs.items()),
         ("found", ", ".join(f"{name} {value}" for name, value in described["counts"].items())),
         (
             "iterations",

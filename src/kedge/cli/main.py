@@ -74,7 +74,13 @@ def entry_point() -> NoReturn:
     """What the `kedge` script calls."""
     # Asked to stop politely, clean up as on Ctrl-C.
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
-    sys.exit(main())
+    code = main()
+    if code == EXIT_INTERRUPTED:
+        # Python dies of the signal instead, whatever is returned, if it arrived inside an eval() of some import.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def _fail(message: str) -> int:

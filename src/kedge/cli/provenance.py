@@ -6,15 +6,23 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kedge.spaces.npy import key_file
+
 if TYPE_CHECKING:
     from kedge.spaces import Embeddings
 
 
 def describe_input(path: Path, space: Embeddings | None = None) -> dict[str, Any]:
-    """Name and SHA-256 of a file, and the size of the space read from it."""
-    with path.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    described: dict[str, Any] = {"file": path.name, "sha256": digest}
+    """Name and SHA-256 of a file (and of the keys beside it), and the size of the space read from it."""
+    described: dict[str, Any] = {"file": path.name, "sha256": _sha256(path)}
     if space is not None:
         described |= {"rows": len(space), "dimensions": space.dim}
+        keys = key_file(path)
+        if path.suffix in (".npy", ".safetensors") and keys.exists():
+            described["keys_sha256"] = _sha256(keys)
     return described
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

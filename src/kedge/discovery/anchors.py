@@ -51,6 +51,7 @@ def snap(problem: Problem, anchors: Tensor, estimates: Tensor, column_penalty: T
     if bool(open_places.any()):
         penalty = problem.y.new_zeros(len(problem.y)) if column_penalty is None else column_penalty.clone()
         penalty[problem.seeds_y] = _TAKEN
+        penalty[rows[~open_places]] = 2 * _TAKEN  # never: anchors are distinct
         rows[open_places] = assign_distinct(estimates[open_places], problem.y, penalty, budget=problem.budget)
     return rows
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from kedge.errors import InputError
 from kedge.geometry import centre_of, normalise, unit
 
-# Rows that travel at once: a memory-mapped file never has to fit in memory in another form.
+# Rows that travel at once: a memory-mapped file is never copied whole in its raw form.
 _ROWS = 65_536
 
 

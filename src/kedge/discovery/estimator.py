@@ -53,7 +53,7 @@ class AnchorDiscovery:
     paper : PaperSettings
         Settings of the paper's optimiser.
     memory_budget : int
-        Bytes for temporaries; the inputs themselves come on top.
+        Bytes for the temporaries of matching; normalised copies of the spaces and a few vectors a row come on top.
     device : str
         "auto", "cpu", "cuda" or "cuda:N".
     random_state : int
@@ -83,6 +83,8 @@ class AnchorDiscovery:
     history_ : tuple of Step
     n_iter_ : int
     converged_ : bool
+    provenance_ : dict
+        Inputs and timings that a loaded run was saved with.
 
     Examples
     --------
@@ -195,6 +197,7 @@ class AnchorDiscovery:
         self.anchor_keys_ = _key_pairs(space_x, space_y, np.stack([self.anchors_x_, self.anchors_y_], axis=1))
         self.pair_keys_ = _key_pairs(space_x, space_y, self.pairs_)
         self.seed_keys_ = _key_pairs(space_x, space_y, self.seeds_)
+        self.provenance_: dict[str, Any] = {}
         return self
 
     def _learn(self, problem: Problem, anchors: Tensor, alignment: Alignment, judgement: Judgement) -> None:
@@ -274,9 +277,13 @@ class AnchorDiscovery:
         }
         return relative(normalised, _chosen(references, anchors))
 
+    def map_x(self, vectors: Embeddings | ArrayLike) -> NDArray[np.float32]:
+        """Carry vectors (k, dx) of X to unit vectors (k, dy) that compare with `normalise_y` by cosine."""
+        return _numpy(unit(torch.from_numpy(self.normalise_x(vectors) @ self.map_)))
+
     def translate(self, vectors: Embeddings | ArrayLike) -> NDArray[np.float32]:
         """Carry vectors (k, dx) of X into Y: unit vectors (k, dy) to compare with Y's own by cosine."""
-        mapped = unit(torch.from_numpy(self.normalise_x(vectors) @ self.map_))
+        mapped = torch.from_numpy(self.map_x(vectors))
         if self.centre_y_ is None:
             return _numpy(mapped)
         # Undo Y's centring: a row of Y is its centre plus, on average, a step of length `spread_y_`.

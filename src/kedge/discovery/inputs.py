@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,6 +32,7 @@ def as_seed_rows(
     seeds: Sequence[tuple[str, str]] | ArrayLike, x: Embeddings, y: Embeddings, fewest: int
 ) -> NDArray[np.int64]:
     """Seeds as distinct rows (s, 2), none of which contradicts another."""
+    seeds = _as_rows_or_keys(seeds)
     if isinstance(seeds, Sequence) and len(seeds) and _is_key_pair(seeds[0]):
         rows = rows_from_key_pairs(cast(Sequence[tuple[str, str]], seeds), x, y)
     else:
@@ -59,6 +60,7 @@ def as_seed_rows(
 
 def as_anchor_rows(anchors: Sequence[str] | ArrayLike, x: Embeddings) -> NDArray[np.int64]:
     """Anchors given by keys or rows, as distinct rows (a,) of X."""
+    anchors = _as_rows_or_keys(anchors)
     if isinstance(anchors, Sequence) and len(anchors) and isinstance(anchors[0], str):
         rows = x.rows(cast(Sequence[str], anchors))
     else:
@@ -74,6 +76,13 @@ def as_anchor_rows(anchors: Sequence[str] | ArrayLike, x: Embeddings) -> NDArray
     if len(repeated):
         raise InputError(f"anchors: {x.keys[repeated[0]]!r} is given twice; anchors must be distinct")
     return rows
+
+
+def _as_rows_or_keys(values: Any) -> Any:
+    """Arrays of keys as lists, tensors as arrays, anything else as it is."""
+    if hasattr(values, "detach"):
+        return values.detach().cpu().numpy()
+    return values.tolist() if isinstance(values, np.ndarray) and values.dtype.kind in "UO" else values
 
 
 def _is_key_pair(pair: object) -> bool:

@@ -9,7 +9,7 @@ such an illusion still reaches is measured on the same two spaces, by matching t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -69,13 +69,14 @@ def judge(problem: Problem, match: Match, generator: torch.Generator, on_step: O
     for start in range(_CHANCE_STARTS):
         by_chance.append(_agreement_rate(sample, _match_by_chance(sample, generator), generator))
         on_step(Step("judge", 2 + start, steps, {"agreement": agreement or 0.0, "chance": by_chance[-1] or 0.0}))
-    health = _health(agreement, [rate for rate in by_chance if rate is not None], match)
+    mutual = float(match.mutual.float().mean())
+    health = _health(agreement, [rate for rate in by_chance if rate is not None], mutual)
     confidence = _calibrate(problem, match, health, generator)
     on_step(Step("judge", steps, steps, {"health": health.score}))
     return Judgement(health, confidence)
 
 
-def held_out_agreement(
+def _held_out_agreement(
     problem: Problem, match: Match, probes: Tensor, generator: torch.Generator
 ) -> tuple[Tensor, int]:
     """Mask (p,) of the probed rows (p,) of X that a map fitted without them sends to their partner.
@@ -99,22 +100,24 @@ def held_out_agreement(
 
 
 def _sample_of_match(problem: Problem, match: Match, generator: torch.Generator) -> tuple[Problem, Match]:
-    """A part of the problem small enough to compare with chance: rows of X together with their partners.
-
-    The seeds stay out: they would pull both halves, and chance, towards the same map.
-    """
+    """A part of the problem small enough to compare with chance: rows of X together with their partners."""
     drawn = torch.randperm(len(problem.x), generator=generator)[:_SAMPLE].to(problem.x.device)
     partners = torch.unique(match.partner[drawn])
     if len(partners) < min(_SAMPLE, len(problem.y)):  # fill up, so that rows keep rivals
         others = torch.randperm(len(problem.y), generator=generator)[:_SAMPLE].to(problem.y.device)
         partners = torch.unique(torch.cat([partners, others]))
-    nobody = torch.empty(0, dtype=torch.int64, device=problem.x.device)
-    sample = Problem(problem.x[drawn], problem.y[partners], nobody, nobody, problem.budget)
+    sample = replace(_without_seeds(problem), x=problem.x[drawn], y=problem.y[partners])
     return sample, Match(
         torch.searchsorted(partners, match.partner[drawn]),
         match.margin[drawn],
         match.column_hubness[partners],
     )
+
+
+def _without_seeds(problem: Problem) -> Problem:
+    """The seeds would pull both halves, and chance, towards the same map."""
+    nobody = problem.seeds_x[:0]
+    return replace(problem, seeds_x=nobody, seeds_y=nobody)
 
 
 def _match_by_chance(problem: Problem, generator: torch.Generator) -> Match:
@@ -131,7 +134,7 @@ def _match_by_chance(problem: Problem, generator: torch.Generator) -> Match:
 def _agreement_rate(problem: Problem, match: Match, generator: torch.Generator) -> float | None:
     """Share of the rows in mutual pairs that agree; None where there are too few pairs to tell."""
     rows, _ = match.pairs()
-    agrees, smaller_half = held_out_agreement(problem, match, rows, generator)
+    agrees, smaller_half = _held_out_agreement(problem, match, rows, generator)
     return float(agrees.float().mean()) if smaller_half >= _FEWEST_PAIRS else None
 
 
@@ -148,7 +151,7 @@ def _calibrate(
     """
     aligned = np.clip((health.score - _DOUBTFUL) / (_ALIGNED - _DOUBTFUL), 0, 1)
     probes = torch.randperm(len(problem.x), generator=generator)[:_SAMPLE].to(problem.x.device)
-    agrees, _ = held_out_agreement(problem, match, probes, generator)
+    agrees, _ = _held_out_agreement(_without_seeds(problem), match, probes, generator)
     margins = match.margin[probes].double().cpu().numpy()
     order = np.argsort(margins, kind="stable")
     rate = isotonic_regression(agrees.double().cpu().numpy()[order]).x
@@ -160,14 +163,13 @@ def _calibrate(
     return confidence
 
 
-def _health(agreement: float | None, by_chance: list[float], match: Match) -> Health:
-    """The verdict; by_chance holds what random starts reached, as far as that could be told."""
-    mutual = float(match.mutual.float().mean())
+def _health(agreement: float | None, by_chance: list[float], mutual: float) -> Health:
+    """The verdict; `agreement`, and what random starts reached, may be missing for want of pairs."""
     if agreement is None:
         return Health(
             score=0.0,
             verdict="doubtful",
-            reason=f"Nothing can be said: {int(match.mutual.sum())} pairs are too few, {3 * _FEWEST_PAIRS} are needed.",
+            reason=f"Nothing can be said: there are fewer than {_FEWEST_PAIRS} pairs in a half of what was judged.",
             advice="Give more rows of both spaces; look at the pairs yourself.",
             agreement=0.0,
             chance=0.0,
@@ -175,9 +177,14 @@ def _health(agreement: float | None, by_chance: list[float], match: Match) -> He
         )
     chance = max(by_chance, default=0.0)
     score = float(_above_chance(agreement, chance))
-    told = f"{agreement:.0%} of the pairs are predicted by the others, where a random start reaches {chance:.0%}"
-    if score >= _ALIGNED and by_chance:
-        verdict: Verdict = "aligned"
+    told = f"{agreement:.0%} of the pairs are predicted by the others"
+    told += f", where a random start reaches {chance:.0%}" if by_chance else ""
+    if score >= _DOUBTFUL and not by_chance:
+        verdict: Verdict = "doubtful"
+        reason = f"Chance could not be measured on so few rows: {told}."
+        advice = "Give more rows of both spaces; look at the pairs yourself."
+    elif score >= _ALIGNED:
+        verdict = "aligned"
         reason = f"The pairs support each other: {told}."
         advice = "Use pairs of high confidence first, and look at a few of them."
     elif score >= _DOUBTFUL:

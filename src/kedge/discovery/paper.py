@@ -33,6 +33,11 @@ class PaperSettings:
     sinkhorn_steps: int = 1
     sinkhorn_stop: float = 1e-5
 
+    def __post_init__(self) -> None:
+        for name in ("steps", "learning_rate", "sinkhorn_epsilon", "sinkhorn_steps"):
+            if not getattr(self, name) > 0:
+                raise InputError(f"PaperSettings: {name} must be positive, got {getattr(self, name)}")
+
 
 def discover_by_paper(
     problem: Problem,
@@ -88,9 +93,9 @@ def optimise_anchors(
 
 
 def _loss_settled(history: tuple[Step, ...]) -> bool:
-    """Whether the last ten steps improved the loss by less than 1 %; the paper takes all its steps regardless."""
+    """Whether the loss changed by less than 1 % over the last ten steps; the paper takes all steps regardless."""
     losses = [step.figures["loss"] for step in history]
-    return len(losses) > 10 and losses[-1] > 0.99 * losses[-11]
+    return len(losses) > 10 and abs(losses[-1] - losses[-11]) < 0.01 * losses[-11]
 
 
 def _permutation(relative_y: Tensor, relative_x: Tensor, settings: PaperSettings, budget: int) -> Tensor:

@@ -29,7 +29,7 @@ def similarity_profiles(vectors: Tensor, budget: int) -> Tensor:
     # Not the first: a row's greatest similarity is the one to itself, and says nothing.
     positions = (1 + steps**_DENSITY * (len(half) - 2)).long().clamp(0, len(half) - 1)
     profiles = half.new_empty(len(half), _QUANTILES)
-    for rows, block in row_blocks(half, half, budget):
+    for rows, block in row_blocks(half, half, budget, copies=4):  # the sorted values, and indices of twice the size
         profiles[rows] = block.sort(dim=1, descending=True).values[:, positions]
     spread = profiles.std(dim=0).clamp_min(torch.finfo(profiles.dtype).tiny)
     return unit((profiles - profiles.mean(dim=0)) / spread)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,7 +91,7 @@ def check_target(folder: Path, *, overwrite: bool) -> None:
 def save(discovery: AnchorDiscovery, folder: Path, *, overwrite: bool, extra: Mapping[str, Any]) -> None:
     """Write a run folder; it appears complete or not at all."""
     check_target(folder, overwrite=overwrite)
-    with atomic_folder(folder, replace=True) as temporary:
+    with atomic_folder(folder) as temporary:
         write_table(
             temporary / "anchors.tsv",
             ("x", "y", "confidence", "seed"),
@@ -119,7 +119,9 @@ def save(discovery: AnchorDiscovery, folder: Path, *, overwrite: bool, extra: Ma
             if name == "map.safetensors":
                 tensors |= _centres(discovery)
             (temporary / name).write_bytes(serialize(tensors))  # save_file would make it private
-        text = json.dumps(_description(discovery) | dict(extra), indent=2, ensure_ascii=False, default=str)
+        text = json.dumps(
+            _description(discovery) | discovery.provenance_ | dict(extra), indent=2, ensure_ascii=False, default=_plain
+        )
         (temporary / "run.json").write_text(text + "\n", encoding="utf-8")
 
 
@@ -138,6 +140,7 @@ def load(folder: str | Path) -> AnchorDiscovery:
         discovery.history_ = tuple(Step(**step) for step in run["history"])
         discovery.n_iter_, discovery.converged_ = int(run["iterations"]), bool(run["converged"])
         discovery.spread_y_ = float(run["spread_y"])
+        discovery.provenance_ = {name: run[name] for name in ("inputs", "limit", "timings") if name in run}
         tensors = {name: array for file in _ARRAYS for name, array in load_file(folder / file).items()}
         _check_arrays(tensors, run["counts"], centred=discovery.center)
         for name in (name for names in _ARRAYS.values() for name in names):
@@ -167,14 +170,33 @@ def read_description(folder: Path) -> dict[str, Any]:
         raise InputError(f"{folder / 'run.json'}: not valid JSON ({error})") from error
     if not isinstance(run, dict) or run.get("format") != FORMAT:
         raise InputError(f"{folder / 'run.json'}: format {FORMAT} is needed; written by another version of kedge?")
-    complete = all(isinstance(run.get(part), dict) for part in ("settings", "counts", "health", "inputs"))
-    if (
-        not complete
-        or run["health"].get("verdict") not in VERDICTS
-        or not isinstance(run["health"].get("score"), float)
-    ):
+    if not _is_complete(run):
         raise InputError(f"{folder / 'run.json'}: the run is damaged or incomplete")
     return run
+
+
+def _is_complete(run: Mapping[str, Any]) -> bool:
+    """Whether everything is there that a summary shows."""
+    parts = ("settings", "counts", "health", "inputs")
+    if not all(isinstance(run.get(part), dict) for part in parts) or not {"kedge", "iterations", "converged"} <= set(
+        run
+    ):
+        return False
+    health = run["health"]
+    return (
+        all(isinstance(file, dict) and {"file", "sha256"} <= set(file) for file in run["inputs"].values())
+        and {"method", "random_state"} <= set(run["settings"])
+        and set(health) == {field.name for field in fields(Health)}
+        and health["verdict"] in VERDICTS
+        and isinstance(health["score"], float)
+    )
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers as Python's, for JSON."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{value!r} cannot be stored in run.json")
 
 
 def _check_arrays(tensors: Mapping[str, NDArray[Any]], counts: Mapping[str, int], *, centred: bool) -> None:

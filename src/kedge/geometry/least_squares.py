@@ -47,8 +47,9 @@ def least_squares_on_sphere(inputs: Tensor, targets: Tensor) -> Tensor:
     the paper's loss.
 
     With G = inputs^T inputs and c = inputs^T t, the minimiser solves (G + l I) a = c for the one
-    l > -(least eigenvalue of G) at which |a| = 1; in the eigenbasis that is a decreasing function of l, found by
-    bisection for all targets at once.
+    l > -(least eigenvalue of G) at which |a| = 1; in the eigenbasis |a| is a decreasing function of l, so that
+    bisection finds it for all targets at once. Where |a| stays below 1 (c has no part along the least eigenvector),
+    what is missing is added along that vector, which costs the least.
 
     Parameters
     ----------
@@ -59,10 +60,12 @@ def least_squares_on_sphere(inputs: Tensor, targets: Tensor) -> Tensor:
     rotated = axes.T @ (inputs.T @ targets).double()  # (d, t)
     norms = rotated.norm(dim=0)
     low = torch.full_like(norms, -float(values[0]))
-    high = low + norms.clamp_min(torch.finfo(norms.dtype).tiny)  # |a| <= 1 there, as every term shrinks enough
+    high = low + norms.clamp_min(1e-12 * float(values[-1]))  # |a| <= 1 there, as every term shrinks enough
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
         outside = (rotated / (values[:, None] + middle)).norm(dim=0) > 1
         low, high = torch.where(outside, middle, low), torch.where(outside, high, middle)
-    solution = axes @ (rotated / (values[:, None] + high))
-    return (solution / solution.norm(dim=0)).T.to(inputs.dtype)
+    solution = rotated / (values[:, None] + high)
+    missing = (1 - solution.square().sum(dim=0)).clamp_min(0).sqrt()
+    solution[0] += torch.where(solution[0] < 0, -missing, missing)
+    return (axes @ (solution / solution.norm(dim=0))).T.to(inputs.dtype)

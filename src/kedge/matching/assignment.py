@@ -12,9 +12,7 @@ from kedge.errors import InputError
 from kedge.matching.blocks import DEFAULT_BUDGET, row_blocks
 
 
-def assign_distinct(
-    a: Tensor, b: Tensor, column_penalty: Tensor | None = None, *, budget: int = DEFAULT_BUDGET
-) -> Tensor:
+def assign_distinct(a: Tensor, b: Tensor, column_penalty: Tensor, *, budget: int = DEFAULT_BUDGET) -> Tensor:
     """Distinct rows of b (m, d), one for each row of a (n, d), of greatest total <a_i, b_j> - penalty_j.
 
     Exact without an n x m matrix: in the best assignment every row takes one of its n best columns (were it
@@ -27,9 +25,7 @@ def assign_distinct(
         raise InputError(f"cannot give {len(a)} rows distinct partners among {len(b)}")
     values, columns = [], []
     for _, block in row_blocks(a, b, budget):
-        if column_penalty is not None:
-            block.sub_(column_penalty)
-        best = block.topk(len(a), dim=1)
+        best = block.sub_(column_penalty).topk(len(a), dim=1)
         values.append(best.values.double().cpu().numpy())
         columns.append(best.indices.cpu().numpy())
     value, column = np.concatenate(values), np.concatenate(columns)

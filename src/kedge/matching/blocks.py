@@ -12,29 +12,30 @@ from kedge.errors import InputError
 DEFAULT_BUDGET = 256 * 2**20
 """Bytes that the temporaries of one pass may take."""
 
-# A reduction holds the block of products and at most two temporaries of its size.
-_COPIES = 3
 # Larger blocks bring no speed on a CPU (measured on two cores: flat from 512 rows on).
-_MAX_ROWS = 1024
+_MAX_CPU_ROWS = 1024
 
 
-def rows_per_block(columns: int, budget: int, *, on_cpu: bool = True) -> int:
-    """How many rows of `columns` float32 values, with temporaries, fit in `budget` bytes."""
-    rows = budget // (4 * _COPIES * columns)
-    if rows < 1:
+def _rows_per_block(a: Tensor, b: Tensor, budget: int, copies: int) -> int:
+    """How many rows of len(b) similarities, with temporaries, fit in `budget` bytes."""
+    row_bytes = a.element_size() * copies * len(b)
+    if budget < row_bytes:
         raise InputError(
-            f"memory_budget of {budget} bytes is too small for rows of {columns} similarities; "
-            f"give at least {4 * _COPIES * columns}"
+            f"memory_budget of {budget} bytes is too small for rows of {len(b)} similarities; give at least {row_bytes}"
         )
-    return min(rows, _MAX_ROWS) if on_cpu else rows
+    most = _MAX_CPU_ROWS if a.device.type == "cpu" else len(a)
+    return max(1, min(budget // row_bytes, most, len(a)))
 
 
-def row_blocks(a: Tensor, b: Tensor, budget: int = DEFAULT_BUDGET) -> Iterator[tuple[slice, Tensor]]:
+def row_blocks(
+    a: Tensor, b: Tensor, budget: int = DEFAULT_BUDGET, *, copies: int = 3
+) -> Iterator[tuple[slice, Tensor]]:
     """Yield (rows, a[rows] @ b.T) over all rows of a (n, d) against b (m, d).
 
-    The yielded block is one buffer that the next step overwrites; the consumer may change it in place.
+    The yielded block is one buffer that the next step overwrites; the consumer may change it in place. `copies` is how
+    often the consumer holds a block at once, its temporaries counted in: what the budget must hold.
     """
-    count = max(1, min(rows_per_block(len(b), budget, on_cpu=a.device.type == "cpu"), len(a)))
+    count = _rows_per_block(a, b, budget, copies)
     buffer = torch.empty(count, len(b), dtype=a.dtype, device=a.device)
     columns = b.T
     for begin in range(0, len(a), count):

@@ -35,8 +35,8 @@ class BestTwo:
 def best_two_both_ways(
     a: Tensor,
     b: Tensor,
-    row_penalty: Tensor | None = None,
-    column_penalty: Tensor | None = None,
+    row_penalty: Tensor,
+    column_penalty: Tensor,
     *,
     budget: int = DEFAULT_BUDGET,
 ) -> tuple[BestTwo, BestTwo]:
@@ -53,10 +53,7 @@ def best_two_both_ways(
     index = torch.zeros(len(b), dtype=torch.int64, device=a.device)
     first, second = a.new_full((2, len(b)), -torch.inf)
     for rows, block in row_blocks(a, b, budget):
-        if column_penalty is not None:
-            block.sub_(column_penalty)
-        if row_penalty is not None:
-            block.sub_(row_penalty[rows, None])
+        block.sub_(column_penalty).sub_(row_penalty[rows, None])
         values, columns = block.topk(min(2, len(b)), dim=1)
         forward.index[rows], forward.value[rows] = columns[:, 0], values[:, 0]
         if len(b) > 1:

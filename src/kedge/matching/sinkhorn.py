@@ -81,7 +81,6 @@ def sinkhorn(
     g = torch.zeros(m, device=softmin.device) if start is None else start
     errors: list[float] = []
     converged = False
-    epsilon = schedule[-1]
     for iteration in range(max_iter):
         epsilon = schedule[min(iteration, len(schedule) - 1)]
         f_new = softmin.rows(epsilon, log_b + g / epsilon)

@@ -1,11 +1,10 @@
 """Spaces: keys with vectors, pairs between two of them, and the files both live in. Nothing numeric."""
 
 from kedge.spaces.embeddings import Embeddings
-from kedge.spaces.files import READABLE_SUFFIXES, read_embeddings, write_embeddings
+from kedge.spaces.files import read_embeddings, write_embeddings
 from kedge.spaces.pairs import read_key_list, read_pairs, rows_from_key_pairs, write_table
 
 __all__ = [
-    "READABLE_SUFFIXES",
     "Embeddings",
     "read_embeddings",
     "read_key_list",

@@ -35,15 +35,12 @@ def atomic_path(target: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def atomic_folder(target: Path, *, replace: bool) -> Iterator[Path]:
+def atomic_folder(target: Path) -> Iterator[Path]:
     """Yield a temporary folder beside `target` that takes its place on success and vanishes on error.
 
-    An existing `target` is only replaced when `replace` is true; then the old one stays until the new
-    one is complete.
+    What `target` held before is deleted, but only when the new folder is complete and in its place.
     """
     target = target.resolve()  # through a link, to the folder itself
-    if target.exists() and not replace:
-        raise InputError(f"{target}: exists already; choose another name")
     if not target.parent.is_dir():
         raise InputError(f"{target}: the folder {str(target.parent)!r} does not exist; create it first")
     temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=".kedge-", suffix=f"-{target.name}"))
@@ -53,13 +50,10 @@ def atomic_folder(target: Path, *, replace: bool) -> Iterator[Path]:
         temporary.chmod(0o777 & ~_umask())
         if target.exists():
             target.rename(old)
-        try:
-            temporary.rename(target)
-        except BaseException:
-            if old.exists():
-                old.rename(target)
-            raise
+        temporary.rename(target)
     finally:
+        if old.exists() and not target.exists():  # interrupted between the two
+            old.rename(target)
         shutil.rmtree(temporary, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
 

@@ -36,7 +36,6 @@ _FORMATS = {
     ".safetensors": _Format(safetensors.read, safetensors.write),
     ".parquet": _Format(parquet.read, parquet.write),
 }
-READABLE_SUFFIXES = tuple(_FORMATS)
 
 
 def read_embeddings(path: str | Path, *, limit: int | None = None, keys: Collection[str] | None = None) -> Embeddings:
@@ -93,7 +92,5 @@ def _format_of(path: Path) -> _Format:
     suffix = "".join(path.suffixes[-2:]) if path.suffix.lower() == ".gz" else path.suffix
     form = _FORMATS.get(suffix.lower())
     if form is None:
-        raise InputError(
-            f"{path}: the suffix {suffix!r} names no known format; known are {', '.join(READABLE_SUFFIXES)}"
-        )
+        raise InputError(f"{path}: the suffix {suffix!r} names no known format; known are {', '.join(_FORMATS)}")
     return form

@@ -72,7 +72,7 @@ def rows_from_key_pairs(pairs: Iterable[tuple[str, str]], x: Embeddings, y: Embe
     listed = list(pairs)
     for pair in listed:
         if len(pair) != 2:
-            raise InputError(f"pairs of keys must have two keys each, got {pair!r}")
+            raise InputError(f"pairs of keys must have two keys each, got {pair!r}; give (x key, y key)")
     return np.stack([x.rows(left for left, _ in listed), y.rows(right for _, right in listed)], axis=1)
 
 

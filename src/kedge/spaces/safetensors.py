@@ -30,7 +30,7 @@ def read(path: Path, selection: Selection) -> tuple[list[str], NDArray[np.float3
             raise InputError(f"{path}: a matrix named `vectors` is needed, the file holds {sorted(names)}")
         vectors = tensors.get_tensor(name)
         stored = tensors.get_tensor("keys").numpy().tobytes() if "keys" in names else None
-    if not vectors.is_floating_point():
+    if vectors.is_complex() or vectors.dtype == torch.bool:
         raise InputError(f"{path}: `{name}` must hold real numbers, got {vectors.dtype}")
     keys = read_keys(path, len(vectors)) if stored is None else _decode_keys(path, stored, len(vectors))
     if not selection.everything:

@@ -56,7 +56,8 @@ def retrieval_scores(source: Tensor, target: Tensor, k: int = 10, *, budget: int
         rank = hits.int().argmax(dim=1) + 1
         reciprocal += float((found.double() / rank).sum())
         first += float(hits[:, 0].sum())
-        shared = (near[:, :, None] == near_source[rows, None, :]).any(dim=2).sum(dim=1)
+        in_source = torch.zeros_like(block, dtype=torch.bool).scatter_(1, near_source[rows], True)
+        shared = in_source.gather(1, near).sum(dim=1)
         overlap += float((shared.double() / (2 * k - shared)).sum())
         # The true match must not be its own rival because of rounding.
         block[truth - rows.start, truth] = -torch.inf

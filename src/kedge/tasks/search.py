@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
 import torch
 
 from kedge.discovery import AnchorDiscovery
 from kedge.errors import InputError
-from kedge.matching import DEFAULT_BUDGET, top_k
+from kedge.matching import top_k
 from kedge.spaces import Embeddings
 
 
@@ -22,21 +21,13 @@ class Neighbour(NamedTuple):
 
 
 def search(
-    discovery: AnchorDiscovery,
-    x: Embeddings,
-    y: Embeddings,
-    keys: Sequence[str],
-    k: int = 5,
-    *,
-    budget: int = DEFAULT_BUDGET,
+    discovery: AnchorDiscovery, x: Embeddings, y: Embeddings, keys: Sequence[str], k: int = 5
 ) -> dict[str, list[Neighbour]]:
     """The k rows of Y nearest to each key of X, carried across by the map; nearest first."""
     if k < 1:
         raise InputError(f"k must be at least 1, got {k}")
-    queries = discovery.normalise_x(x.vectors[x.rows(keys)]) @ discovery.map_
-    queries /= np.linalg.norm(queries, axis=1, keepdims=True)
-    candidates = torch.from_numpy(discovery.normalise_y(y.vectors))
-    values, rows = top_k(torch.from_numpy(queries), candidates, k, budget=budget)
+    queries = torch.from_numpy(discovery.map_x(x.vectors[x.rows(keys)]))
+    values, rows = top_k(queries, torch.from_numpy(discovery.normalise_y(y)), k)
     return {
         key: [Neighbour(y.keys[row], similarity) for row, similarity in zip(near, similar, strict=True)]
         for key, near, similar in zip(keys, rows.tolist(), values.tolist(), strict=True)
