@@ -45,7 +45,7 @@ def test_discover_says_how_it_went_and_writes_the_run(folder, capsys, tmp_path):
     assert run("discover", *files, "--seeds", folder / "seeds.tsv", "--anchors", "100", "--out", tmp_path / "run") == 0
     captured = capsys.readouterr()
     assert "ALIGNED" in captured.out
-    assert f"kedge search {tmp_path / 'run'}" in captured.out
+    assert f"kedge search {tmp_path / 'run'} {files[0]} {files[1]} KEY" in captured.out
     assert "\x1b" not in captured.out  # no colours when stdout is no terminal
     assert "2000 x 300" in captured.err
     description = json.loads((tmp_path / "run" / "run.json").read_text())

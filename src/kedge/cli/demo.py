@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     import numpy as np
 
     from kedge.cli.evaluate import as_json, print_evaluation
-    from kedge.cli.output import print_json, results
+    from kedge.cli.output import command, print_json, results
     from kedge.cli.progress import progress_bar
     from kedge.cli.provenance import describe_input
     from kedge.data import load_demo_words
@@ -96,6 +96,6 @@ def run(arguments: argparse.Namespace) -> int:
     )
     x_file, y_file, seeds_file = (out / name for name in _FILES)
     console.print(f"\nFiles are in {out}. Try next:", markup=False)
-    console.print(f"  kedge search {out / 'run'} {x_file} {y_file} water music", markup=False)
-    console.print(f"  kedge discover {x_file} {y_file} --seeds {seeds_file} --out my-run", markup=False)
+    console.print(f"  {command()} search {out / 'run'} {x_file} {y_file} water music", markup=False)
+    console.print(f"  {command()} discover {x_file} {y_file} --seeds {seeds_file} --out my-run", markup=False)
     return 0

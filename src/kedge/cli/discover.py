@@ -63,7 +63,7 @@ Exit code 3: written, but the result is not healthy (see --force).""",
 
 def run(arguments: argparse.Namespace) -> int:
     """Read, check, discover, write, and say how it went."""
-    from kedge.cli.output import health_line, note, notes, print_json, results
+    from kedge.cli.output import command, health_line, note, notes, print_json, results
     from kedge.cli.progress import progress_bar
     from kedge.cli.provenance import describe_input
     from kedge.discovery import AnchorDiscovery, check_target
@@ -124,7 +124,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
         for (left, right), confidence in list(zip(discovery.pair_keys_, discovery.pair_confidence_, strict=True))[:5]:
             console.print(f"  {left} = {right}  ({confidence:.2f})", markup=False)
-        console.print(f"next: kedge search {arguments.out} {arguments.x} {arguments.y} KEY", markup=False)
+        console.print(f"next: {command()} search {arguments.out} {arguments.x} {arguments.y} KEY", markup=False)
     if health.verdict != "aligned":
         notes().print(f"[bold red]WARNING[/] the result is {health.verdict}: do not trust it. {health.advice}")
         return 0 if arguments.force else EXIT_UNHEALTHY

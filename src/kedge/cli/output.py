@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, is_dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -62,6 +64,14 @@ def health_line(health: Health) -> str:
 def note(message: str) -> None:
     """One line for the log, on stderr."""
     notes().print(f"kedge: {message}", markup=False)
+
+
+def command() -> str:
+    """How to call kedge again from here: by name, or by path where it is not on the PATH."""
+    if shutil.which("kedge"):
+        return "kedge"
+    script = Path(sys.executable).with_name("kedge")
+    return str(script.relative_to(Path.cwd())) if script.is_relative_to(Path.cwd()) else str(script)
 
 
 def _jsonable(value: object) -> object:

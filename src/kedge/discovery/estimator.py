@@ -180,7 +180,7 @@ class AnchorDiscovery:
             if bool((rows == rows[0]).all()):
                 raise InputError(f"{name}: all rows point the same way, so that nothing tells them apart")
         seeds_x, seeds_y = torch.from_numpy(seed_rows.T.copy()).to(device)
-        problem = Problem(unit_x, unit_y, seeds_x, seeds_y, self.memory_budget)
+        problem = Problem(unit_x, unit_y, seeds_x, seeds_y, self.memory_budget, self.center)
         if anchor_rows is None:
             chosen = choose_anchors(problem, self.n_anchors, self.anchor_choice, generator)
         else:

@@ -17,7 +17,7 @@ from kedge.discovery.problem import Problem
 from kedge.discovery.start import match_by_seeds
 from kedge.discovery.steps import OnStep, Step
 from kedge.errors import InputError
-from kedge.geometry import exponential_map, orthogonal_map, relative, unit
+from kedge.geometry import centre_of, exponential_map, normalise, orthogonal_map, relative, unit
 from kedge.matching import BlockedSoftmin, hubness, match_csls, sinkhorn
 
 PaperInit = Literal["seeds", "random"]
@@ -92,6 +92,10 @@ def optimise_anchors(
     return exponential_map(base, tangent).detach(), tuple(history)
 
 
+def _centre(rows: Tensor) -> Tensor:
+    return normalise(rows, centre_of(rows))
+
+
 def _loss_settled(history: tuple[Step, ...]) -> bool:
     """Whether the loss changed by less than 1 % over the last ten steps; the paper takes all steps regardless."""
     losses = [step.figures["loss"] for step in history]
@@ -115,7 +119,10 @@ def _initial_anchors(problem: Problem, anchors: Tensor, init: PaperInit, generat
     if init == "random":
         start = torch.randn(len(anchors), problem.y.shape[1], generator=generator).to(problem.y)
     else:
-        rows_x, rows_y = match_by_seeds(problem).pairs()
+        matchable = problem
+        if not problem.centred:  # the seed coordinates of uncentred rows are all alike
+            matchable = replace(problem, x=_centre(problem.x), y=_centre(problem.y))
+        rows_x, rows_y = match_by_seeds(matchable).pairs()
         rotation = orthogonal_map(problem.x[rows_x], problem.y[rows_y])
         start = problem.x[anchors] @ rotation
     partners = problem.seed_partners(anchors)

@@ -10,13 +10,17 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Problem:
-    """Unit rows x (n, dx) and y (m, dy) on one device, seeds as rows (s,) of each, and the memory budget."""
+    """Unit rows x (n, dx) and y (m, dy) on one device, seeds as rows (s,) of each, and the memory budget.
+
+    `centred` says whether the mean was taken off the rows.
+    """
 
     x: Tensor
     y: Tensor
     seeds_x: Tensor
     seeds_y: Tensor
     budget: int
+    centred: bool = True
 
     def seed_partners(self, rows: Tensor) -> Tensor:
         """The seeds' rows (k,) of Y for rows (k,) of X, -1 for rows that are no seed."""
@@ -28,7 +32,7 @@ class Problem:
         """At most `size` rows of each side, drawn independently, always with the seeds."""
         rows_x, seeds_x = _draw(len(self.x), size, self.seeds_x, generator)
         rows_y, seeds_y = _draw(len(self.y), size, self.seeds_y, generator)
-        return Problem(self.x[rows_x], self.y[rows_y], seeds_x, seeds_y, self.budget)
+        return Problem(self.x[rows_x], self.y[rows_y], seeds_x, seeds_y, self.budget, self.centred)
 
 
 def _draw(count: int, size: int, seeds: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
