@@ -139,6 +139,9 @@ def test_convert_and_info(folder, capsys, tmp_path):
     assert "1 of 3 wanted keys" in capsys.readouterr().err
     described = run_json(capsys, "info", folder / "x.npz")
     assert (described["rows"], described["dimensions"]) == (2000, 300)
+    assert described["norms"]["least"] <= described["norms"]["mean"] <= described["norms"]["greatest"]
+    assert run("info", folder / "x.npz") == 0
+    assert "2000 rows, 300 dimensions" in capsys.readouterr().out
     assert run_json(capsys, "info", folder / "run")["health"]["verdict"] == "aligned"
     assert run("info", folder / "run") == 0
     assert "aligned" in capsys.readouterr().out

@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
         shown = _run_lines(described)
     else:
         described = _space(read_embeddings(arguments.path, limit=arguments.limit))
-        shown = [(name, str(value)) for name, value in described.items()]
+        shown = _space_lines(described)
     if arguments.json:
         print_json(described)
     else:
@@ -58,10 +58,21 @@ def _space(space: Embeddings) -> dict[str, Any]:
         "file": space.source,
         "rows": len(space),
         "dimensions": space.dim,
-        "norms": f"{norms.min():.3g} to {norms.max():.3g}, mean {norms.mean():.3g}",
-        "centre": f"length {float(centre.norm()):.3f} of unit vectors (0: centred; 1: all alike)",
-        "first keys": ", ".join(space.keys[:5]),
+        "norms": {"least": norms.min().item(), "mean": norms.mean().item(), "greatest": norms.max().item()},
+        "centre_length": float(centre.norm()),
+        "first_keys": list(space.keys[:5]),
     }
+
+
+def _space_lines(described: dict[str, Any]) -> list[tuple[str, str]]:
+    norms = described["norms"]
+    return [
+        ("file", described["file"]),
+        ("size", f"{described['rows']} rows, {described['dimensions']} dimensions"),
+        ("norms", f"{norms['least']:.3g} to {norms['greatest']:.3g}, mean {norms['mean']:.3g}"),
+        ("centre", f"length {described['centre_length']:.3f} of unit vectors (0: centred; 1: all alike)"),
+        ("first keys", ", ".join(described["first_keys"])),
+    ]
 
 
 def _run_lines(described: dict[str, Any]) -> list[tuple[str, str]]:
