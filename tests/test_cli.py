@@ -148,7 +148,7 @@ def test_convert_and_info(folder, capsys, tmp_path):
 
 
 def test_demo(capsys, tmp_path):
-    out = tmp_path / "demo"
+    out = tmp_path / "new" / "demo"
     assert run("demo", "--out", out) == 0
     output = capsys.readouterr().out
     for expected in ("15 pairs", "Found", "GT", "ALIGNED", "kedge search", "The paper"):

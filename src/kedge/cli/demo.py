@@ -47,6 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     out: Path = arguments.out
     if out.is_file() or (out.is_dir() and not {path.name for path in out.iterdir()} <= {*_FILES, "run"}):
         raise InputError(f"{out}: exists and holds other things than an earlier demo; choose another with --out")
+    out.parent.mkdir(parents=True, exist_ok=True)  # now, not after the work
     x, y = load_demo_words()
     chance = np.random.default_rng(arguments.random_state)
     y = y.take(chance.permutation(len(y)))  # so that no row number gives a pair away

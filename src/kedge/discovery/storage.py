@@ -177,14 +177,12 @@ def read_description(folder: Path) -> dict[str, Any]:
 
 def _is_complete(run: Mapping[str, Any]) -> bool:
     """Whether everything is there that a summary shows."""
-    parts = ("settings", "counts", "health", "inputs")
-    if not all(isinstance(run.get(part), dict) for part in parts) or not {"kedge", "iterations", "converged"} <= set(
-        run
-    ):
+    if not all(isinstance(run.get(part), dict) for part in ("settings", "counts", "health", "inputs")):
         return False
     health = run["health"]
     return (
-        all(isinstance(file, dict) and {"file", "sha256"} <= set(file) for file in run["inputs"].values())
+        {"kedge", "iterations", "converged"} <= set(run)
+        and all(isinstance(file, dict) and {"file", "sha256"} <= set(file) for file in run["inputs"].values())
         and {"method", "random_state"} <= set(run["settings"])
         and set(health) == {field.name for field in fields(Health)}
         and health["verdict"] in VERDICTS

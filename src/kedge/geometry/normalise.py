@@ -36,14 +36,18 @@ def whiten(vectors: Tensor, strength: float) -> Tensor:
 
     Strength 0 only turns the rows, 1 whitens them; with 0.5 the Gram matrix becomes its own square root.
     """
-    moment = (vectors.T @ vectors).double() / len(vectors)
-    variances, axes = torch.linalg.eigh(moment)
+    variances, axes = _spectrum(vectors)
     floor = variances[-1] * torch.finfo(vectors.dtype).eps
     return vectors @ (axes * variances.clamp_min(floor).pow(-strength / 2)).to(vectors.dtype)
 
 
 def principal_axes(vectors: Tensor, rank: int) -> Tensor:
     """The `rank` leading eigenvectors (d, rank) of the second moment of (n, d)."""
-    moment = (vectors.T @ vectors).double() / len(vectors)
-    _, axes = torch.linalg.eigh(moment)  # ascending
+    _, axes = _spectrum(vectors)
     return axes.flip(1)[:, :rank].to(vectors.dtype).contiguous()
+
+
+def _spectrum(vectors: Tensor) -> tuple[Tensor, Tensor]:
+    """Ascending eigenvalues (d,) and eigenvectors (d, d) of the second moment of (n, d), in float64."""
+    variances, axes = torch.linalg.eigh((vectors.T @ vectors).double() / len(vectors))
+    return variances, axes
