@@ -17,7 +17,7 @@ import numpy as np
 
 from kedge import AnchorDiscovery, PaperSettings, Step
 from kedge.tasks import evaluate, gold_by_key
-from word_pairs import add_data_option, describe_machine, draw, load_pair
+from space_pairs import add_data_option, describe_machine, draw, load_pair
 
 METHODS = {
     "default": {},

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from kedge.spaces import write_embeddings, write_table
-from word_pairs import PAIRS, add_data_option, draw, load_pair
+from space_pairs import PAIRS, WORD_PAIRS, add_data_option, draw, load_pair
 
 ROWS = ("GT", "Seed", "Found", "Snapped")
 METRICS = ("jaccard", "mrr", "cosine", "p_at_1", "foscttm")
@@ -32,7 +32,7 @@ def main() -> None:
     """Run all states and print one table a pair."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_data_option(parser)
-    parser.add_argument("--pairs", nargs="+", choices=PAIRS, default=list(PAIRS))
+    parser.add_argument("--pairs", nargs="+", choices=WORD_PAIRS, default=list(WORD_PAIRS))
     parser.add_argument("--random-states", nargs="+", type=int, default=[0, 1, 2, 3, 4])
     arguments = parser.parse_args()
     print(f"Machine: {platform.processor() or platform.machine()}, {os.cpu_count()} cores\n")

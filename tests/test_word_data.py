@@ -11,7 +11,7 @@ from kedge import AnchorDiscovery
 from kedge.tasks import evaluate, gold_by_key
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
-from word_pairs import draw, load_pair
+from space_pairs import draw, load_pair
 
 
 @pytest.mark.slow

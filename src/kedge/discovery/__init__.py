@@ -1,6 +1,6 @@
 """The method: start, alternation, finish, the paper's optimiser, confidence, health, and the estimator."""
 
-from kedge.discovery.alternation import Schedule
+from kedge.discovery.schedule import Schedule
 from kedge.discovery.estimator import AnchorDiscovery
 from kedge.discovery.judgement import Health
 from kedge.discovery.paper import PaperSettings

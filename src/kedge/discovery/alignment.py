@@ -20,13 +20,15 @@ _PRIOR_PAIRS_PER_DIM = 2.0
 class Alignment:
     """A map (dx, dy), the match of all rows it makes, and the anchors' places in Y.
 
-    `free_anchors` (a, dy) are unit vectors, `snapped_anchors` (a,) distinct rows of Y.
+    `free_anchors` (a, dy) are unit vectors, `snapped_anchors` (a,) distinct rows of Y, `suspects` (s,) a mask of
+    the seeds that look wrong.
     """
 
     map: Tensor
     match: Match
     free_anchors: Tensor
     snapped_anchors: Tensor
+    suspects: Tensor
     history: tuple[Step, ...]
     converged: bool
 

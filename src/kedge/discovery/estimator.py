@@ -14,23 +14,25 @@ from torch import Tensor
 
 from kedge.discovery import storage
 from kedge.discovery.alignment import Alignment
-from kedge.discovery.alternation import Schedule, discover_by_alternation
+from kedge.discovery.alternation import discover_by_alternation
 from kedge.discovery.anchors import AnchorChoice, check_anchor_count, choose_anchors
+from kedge.discovery.confidence import Confidence, measure_confidence
 from kedge.discovery.devices import load_normalised, resolve_device
 from kedge.discovery.inputs import as_anchor_rows, as_seed_rows, as_space, as_vectors
-from kedge.discovery.judgement import Judgement, judge
+from kedge.discovery.judgement import Health, Judge
 from kedge.discovery.paper import PaperInit, PaperSettings, discover_by_paper
 from kedge.discovery.problem import Problem
+from kedge.discovery.schedule import Schedule, schedules_for
 from kedge.discovery.steps import OnStep, Step
 from kedge.errors import InputError, NotFittedError
 from kedge.geometry import normalise, relative, unit
-from kedge.matching import DEFAULT_BUDGET
+from kedge.matching import DEFAULT_BUDGET, Match
 from kedge.spaces import Embeddings
 
 Method = Literal["alternate", "paper"]
 AnchorKind = Literal["free", "snapped", "seeds"]
 
-_FEWEST_SEEDS = {("alternate", "seeds"): 3, ("paper", "seeds"): 3, ("paper", "random"): 1}
+_FEWEST_SEEDS = {("alternate", "seeds"): 0, ("paper", "seeds"): 3, ("paper", "random"): 1}
 
 
 class AnchorDiscovery:
@@ -49,9 +51,11 @@ class AnchorDiscovery:
     center : bool
         Take the mean off both spaces (after scaling to unit norm); usually a large gain.
     schedule : Schedule
-        Sizes and rounds of the default method; by default they depend on the number of seeds.
+        One attempt of the default method; by default several are made, as many as it takes, depending on the seeds.
     paper : PaperSettings
         Settings of the paper's optimiser.
+    min_confidence : float
+        Mutual pairs that are less probable than this are not listed; their rows have no match.
     memory_budget : int
         Bytes for the temporaries of matching; normalised copies of the spaces and a few vectors a row come on top.
     device : str
@@ -71,11 +75,17 @@ class AnchorDiscovery:
     free_anchors_ : float array, shape (a, dy)
         Unit vectors in (normalised) Y that stand for the anchors best.
     match_, confidence_ : arrays, shape (n,)
-        For every row of X its best row of Y, and the probability that it is right.
+        For every row of X the best candidate in Y, and the probability that it is right.
     pairs_ : int array, shape (p, 2)
-        The mutual pairs, surest first; a row without one has no counterpart it is sure of.
+        The mutual pairs that are probable enough, surest first; a row in none of them has no match.
     pair_confidence_ : float array, shape (p,)
+    seed_is_suspect_ : bool array, shape (s,)
+        Seeds that look wrong: the rest of the spaces contradicts them, and they are not used as anchors.
     anchor_keys_, pair_keys_, seed_keys_ : lists of (x key, y key)
+    seed_found_keys_ : list of y keys
+        What was found for the seeds' rows of X, whether or not it is what the seeds say.
+    unmatched_keys_x_, unmatched_keys_y_ : lists of keys
+        The rows that have no match.
     map_ : float array, shape (dx, dy)
         The linear map between the normalised spaces.
     health_ : Health
@@ -104,6 +114,7 @@ class AnchorDiscovery:
         center: bool = True,
         schedule: Schedule | None = None,
         paper: PaperSettings | None = None,
+        min_confidence: float = 0.5,
         memory_budget: int = DEFAULT_BUDGET,
         device: str = "auto",
         random_state: int = 0,
@@ -116,6 +127,7 @@ class AnchorDiscovery:
         self.center = center
         self.schedule = schedule
         self.paper = paper
+        self.min_confidence = min_confidence
         self.memory_budget = memory_budget
         self.device = device
         self.random_state = random_state
@@ -146,7 +158,7 @@ class AnchorDiscovery:
         self,
         x: Embeddings | ArrayLike,
         y: Embeddings | ArrayLike,
-        seeds: Sequence[tuple[str, str]] | ArrayLike,
+        seeds: Sequence[tuple[str, str]] | ArrayLike = (),
         anchors: Sequence[str] | ArrayLike | None = None,
     ) -> AnchorDiscovery:
         """Discover anchors and pairs.
@@ -155,7 +167,7 @@ class AnchorDiscovery:
         ----------
         x, y : Embeddings or array, shapes (n, dx) and (m, dy)
         seeds : pairs of keys, or int array of shape (s, 2)
-            Known pairs, as keys (when x and y are Embeddings) or rows.
+            Known pairs, as keys (when x and y are Embeddings) or rows; any number, also none.
         anchors : keys or rows of X, optional
             The anchors to use instead of choosing `n_anchors`.
         """
@@ -185,45 +197,53 @@ class AnchorDiscovery:
             chosen = choose_anchors(problem, self.n_anchors, self.anchor_choice, generator)
         else:
             chosen = torch.from_numpy(anchor_rows).to(device)
+        judge = Judge(problem, self.random_state, self._report)
         if self.method == "paper":
             settings = self.paper or PaperSettings()
             alignment = discover_by_paper(problem, chosen, self.init, settings, generator, self._report)
         else:
-            schedule = self.schedule or Schedule.for_seeds(len(seed_rows))
-            alignment = discover_by_alternation(problem, chosen, schedule, generator, self._report)
-        judgement = judge(problem, alignment.match, generator, self._report)
-        self._learn(problem, chosen, alignment, judgement)
+            schedules = (self.schedule,) if self.schedule else schedules_for(len(seed_rows))
+            alignment = discover_by_alternation(problem, chosen, schedules, judge.health, generator, self._report)
+        health = judge.health(alignment.match)
+        confidence = measure_confidence(problem, alignment.match, health, generator, self._report)
+        self._learn(problem, chosen, alignment, health, confidence)
         self.centre_x_, self.centre_y_, self.spread_y_ = _numpy(centre_x), _numpy(centre_y), spread_y
         self.anchor_keys_ = _key_pairs(space_x, space_y, np.stack([self.anchors_x_, self.anchors_y_], axis=1))
         self.pair_keys_ = _key_pairs(space_x, space_y, self.pairs_)
         self.seed_keys_ = _key_pairs(space_x, space_y, self.seeds_)
+        self.seed_found_keys_ = [space_y.keys[row] for row in self.match_[self.seeds_[:, 0]].tolist()]
+        self.unmatched_keys_x_ = _keys_without(space_x, self.pairs_[:, 0])
+        self.unmatched_keys_y_ = _keys_without(space_y, self.pairs_[:, 1])
         self.provenance_: dict[str, Any] = {}
         return self
 
-    def _learn(self, problem: Problem, anchors: Tensor, alignment: Alignment, judgement: Judgement) -> None:
+    def _learn(
+        self, problem: Problem, anchors: Tensor, alignment: Alignment, health: Health, confidence: Confidence
+    ) -> None:
         """Set the learned attributes, as NumPy arrays."""
-        match = alignment.match
-        rows_x, rows_y = match.pairs()
-        confidence = judgement.confidence(_numpy(match.margin))
-        pair_confidence = confidence[_numpy(rows_x)]
-        order = np.argsort(-pair_confidence, kind="stable")
+        match = confidence.match
+        probability = confidence.of(_numpy(match.margin))
+        pairs = np.stack([_numpy(rows) for rows in match.pairs()], axis=1)
+        pairs = pairs[probability[pairs[:, 0]] >= self.min_confidence]
+        # Surest first; among the equally sure, those with the greater margin.
+        pairs = pairs[np.lexsort((-_numpy(match.margin)[pairs[:, 0]], -probability[pairs[:, 0]]))]
 
         self.anchors_x_, self.anchors_y_ = _numpy(anchors), _numpy(alignment.snapped_anchors)
-        self.anchor_is_seed_ = _numpy(problem.seed_partners(anchors) >= 0)
-        self.anchor_confidence_ = judgement.confidence(_numpy(_anchor_margins(problem, anchors, alignment)))
+        self.anchor_is_seed_ = _numpy(problem.without_seeds(alignment.suspects).seed_partners(anchors) >= 0)
+        self.anchor_confidence_ = _anchor_confidence(self.anchors_x_, self.anchors_y_, match, probability)
         self.anchor_vectors_ = _numpy(problem.x[anchors])
         self.free_anchors_ = _numpy(alignment.free_anchors)
         self.snapped_anchors_ = _numpy(problem.y[alignment.snapped_anchors])
+        self.seed_is_suspect_ = _numpy(alignment.suspects)
         self.seeds_ = np.stack([_numpy(problem.seeds_x), _numpy(problem.seeds_y)], axis=1)
         self.seed_vectors_x_, self.seed_vectors_y_ = (
             _numpy(problem.x[problem.seeds_x]),
             _numpy(problem.y[problem.seeds_y]),
         )
-        self.match_, self.confidence_ = _numpy(match.partner), confidence
-        self.pairs_ = np.stack([_numpy(rows_x), _numpy(rows_y)], axis=1)[order]
-        self.pair_confidence_ = pair_confidence[order]
+        self.match_, self.confidence_ = _numpy(match.partner), probability
+        self.pairs_, self.pair_confidence_ = pairs, probability[pairs[:, 0]]
         self.map_ = _numpy(alignment.map)
-        self.health_ = judgement.health
+        self.health_ = health
         self.history_, self.n_iter_ = alignment.history, len(alignment.history)
         self.converged_ = alignment.converged
 
@@ -233,6 +253,8 @@ class AnchorDiscovery:
             raise InputError(f"no such method: {self.method!r} with init={self.init!r}; there are {allowed}")
         if self.anchor_choice not in ("random", "farthest"):
             raise InputError(f"anchor_choice must be 'random' or 'farthest', got {self.anchor_choice!r}")
+        if not 0 <= self.min_confidence <= 1:
+            raise InputError(f"min_confidence must be between 0 and 1, got {self.min_confidence!r}")
         for name, least in (("n_anchors", 1), ("memory_budget", 1), ("random_state", 0)):
             value = getattr(self, name)
             if not isinstance(value, int | np.integer) or not least <= value < 2**63:
@@ -299,20 +321,23 @@ class AnchorDiscovery:
             raise NotFittedError("this AnchorDiscovery is not fitted yet; call fit first")
 
 
-def _anchor_margins(problem: Problem, anchors: Tensor, alignment: Alignment) -> Tensor:
-    """By how much each anchor's snapped row beats its best rival (a,); negative when it is not the best."""
-    match, snapped = alignment.match, alignment.snapped_anchors
-    mapped = unit(problem.x[anchors] @ alignment.map)
-
-    def score(rows: Tensor) -> Tensor:
-        return (mapped * problem.y[rows]).sum(dim=1) - match.column_hubness[rows]
-
-    best = match.partner[anchors]
-    return torch.where(snapped == best, match.margin[anchors], (score(snapped) - score(best)).clamp_max(0))
+def _anchor_confidence(
+    rows_x: NDArray[np.int64], rows_y: NDArray[np.int64], match: Match, probability: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """Probability (a,) of the snapped anchors: that of their row where it is its partner, else what that leaves."""
+    is_partner = _numpy(match.partner)[rows_x] == rows_y
+    chosen = probability[rows_x]
+    return np.where(is_partner, chosen, np.minimum(chosen, 1 - chosen))
 
 
 def _key_pairs(x: Embeddings, y: Embeddings, rows: NDArray[np.int64]) -> list[tuple[str, str]]:
     return [(x.keys[left], y.keys[right]) for left, right in rows.tolist()]
+
+
+def _keys_without(space: Embeddings, rows: NDArray[np.int64]) -> list[str]:
+    left = np.ones(len(space), dtype=bool)
+    left[rows] = False
+    return [space.keys[row] for row in np.flatnonzero(left).tolist()]
 
 
 def _parameter_names() -> list[str]:

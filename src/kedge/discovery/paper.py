@@ -60,6 +60,7 @@ def discover_by_paper(
         match=replace(match, column_hubness=column_hubness),
         free_anchors=free,
         snapped_anchors=snap(problem, anchors, free),
+        suspects=torch.zeros_like(problem.seeds_x, dtype=torch.bool),  # the seeds are part of the result
         history=history,
         converged=_loss_settled(history),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -27,6 +27,11 @@ class Problem:
         partner_of = torch.full((len(self.x),), -1, dtype=torch.int64, device=self.x.device)
         partner_of[self.seeds_x] = self.seeds_y
         return partner_of[rows]
+
+    def without_seeds(self, which: Tensor | None = None) -> Problem:
+        """The problem without its seeds, or without those in the mask (s,)."""
+        kept = torch.zeros_like(self.seeds_x, dtype=torch.bool) if which is None else ~which
+        return replace(self, seeds_x=self.seeds_x[kept], seeds_y=self.seeds_y[kept])
 
     def sample(self, size: int, generator: torch.Generator) -> Problem:
         """At most `size` rows of each side, drawn independently, always with the seeds."""

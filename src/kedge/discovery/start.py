@@ -5,18 +5,21 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from kedge.discovery.fingerprints import fingerprints
 from kedge.discovery.problem import Problem
-from kedge.discovery.profiles import similarity_profiles
-from kedge.geometry import orthogonal_map, relative, unit
-from kedge.matching import Match, match_csls
+from kedge.discovery.steps import OnStep
+from kedge.geometry import orthogonal_map, relative, standardise, unit
+from kedge.matching import Match, match_csls, transport_step
 
-FEW_SEEDS = 10
-"""With fewer seeds than this, similarity profiles help them."""
+SEED_SHARE = 0.1
+"""Together the seeds weigh as much as this share of all rows, at first."""
 
-# A seed weighs as much as this many pairs of the first match, most of which are wrong.
-_SEED_WEIGHT = 10.0
 # More seeds than this add memory, not precision, as coordinates.
 _MOST_COORDINATES = 300
+# Beside fingerprints, all seed coordinates together weigh this much: one seed says something about every row, but little.
+_SEEDS_BESIDE_FINGERPRINTS = 0.5
+_EPSILON = 0.05
+_ROUNDS = 3
 
 
 def match_by_seeds(problem: Problem) -> Match:
@@ -27,26 +30,52 @@ def match_by_seeds(problem: Problem) -> Match:
     return match_csls(*_seed_coordinates(problem), budget=problem.budget)
 
 
-def rotation_at_start(problem: Problem, x: Tensor, y: Tensor) -> Tensor:
+def shared_coordinates(problem: Problem, *, with_fingerprints: bool, on_step: OnStep) -> tuple[Tensor, Tensor]:
+    """Unit rows (n, k) and (m, k) that can be compared before the spaces can: similarities to the seeds, or
+    fingerprints with what seeds there are.
+    """
+    if not with_fingerprints:
+        return _seed_coordinates(problem)
+    prints = fingerprints(problem.x, problem.y, problem.budget, on_step)
+    if not len(problem.seeds_x):
+        return prints
+    left, right = (
+        unit(torch.cat([rows, standardise(cosines) * (_SEEDS_BESIDE_FINGERPRINTS / cosines.shape[1] ** 0.5)], dim=1))
+        for rows, cosines in zip(prints, _seed_cosines(problem), strict=True)
+    )
+    return left, right
+
+
+def rotation_at_start(shared_x: Tensor, shared_y: Tensor, x: Tensor, y: Tensor, problem: Problem) -> Tensor:
     """A rotation (kx, ky) between coordinates x (n, kx) and y (m, ky) of the problem's rows.
 
-    Few of the matches it is fitted to are right, but they and the seeds turn the spaces towards each other.
+    The rows are matched softly by shared coordinates (n, k) and (m, k). Few go to their partners, but what they
+    have in common on average turns the spaces towards each other.
     """
-    shared_x, shared_y = _seed_coordinates(problem)
-    if len(problem.seeds_x) < FEW_SEEDS:
-        shared_x = torch.cat([shared_x, similarity_profiles(problem.x, problem.budget)], dim=1)
-        shared_y = torch.cat([shared_y, similarity_profiles(problem.y, problem.budget)], dim=1)
-    rows_x, rows_y = match_csls(unit(shared_x), unit(shared_y), budget=problem.budget).pairs()
-    weights = torch.cat([x.new_ones(len(rows_x)), x.new_full((len(problem.seeds_x),), _SEED_WEIGHT)])
-    return orthogonal_map(
-        torch.cat([x[rows_x], x[problem.seeds_x]]), torch.cat([y[rows_y], y[problem.seeds_y]]), weights
-    )
+    potential = y.new_zeros(len(y))
+    for _ in range(_ROUNDS):
+        plan = transport_step(shared_x, shared_y, potential, _EPSILON, values=y, budget=problem.budget)
+        potential = plan.potential
+    return rotation_with_seeds(x, plan.targets, y, problem, SEED_SHARE)
+
+
+def rotation_with_seeds(x: Tensor, targets: Tensor, y: Tensor, problem: Problem, seed_share: float) -> Tensor:
+    """The rotation (kx, ky) from x (n, kx) to targets (n, ky); the seeds, rows of x and y, count besides."""
+    seed_weight = seed_share * len(x) / max(len(problem.seeds_x), 1)
+    weights = torch.cat([x.new_ones(len(x)), x.new_full((len(problem.seeds_x),), seed_weight)])
+    source, target = torch.cat([x, x[problem.seeds_x]]), torch.cat([targets, y[problem.seeds_y]])
+    return orthogonal_map(source, target, weights)
 
 
 def _seed_coordinates(problem: Problem) -> tuple[Tensor, Tensor]:
     """Unit rows (n, s) and (m, s): similarities to the seeds."""
+    left, right = _seed_cosines(problem)
+    return unit(left), unit(right)
+
+
+def _seed_cosines(problem: Problem) -> tuple[Tensor, Tensor]:
     some = torch.linspace(0, len(problem.seeds_x) - 1, min(len(problem.seeds_x), _MOST_COORDINATES)).long()
     return (
-        unit(relative(problem.x, problem.x[problem.seeds_x[some]])),
-        unit(relative(problem.y, problem.y[problem.seeds_y[some]])),
+        relative(problem.x, problem.x[problem.seeds_x[some]]),
+        relative(problem.y, problem.y[problem.seeds_y[some]]),
     )

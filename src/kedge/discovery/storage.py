@@ -3,11 +3,13 @@
 run.json              version, settings, inputs, health, iterations, timings
 anchors.tsv           x, y, confidence, seed           anchors.safetensors   the vectors behind it
 pairs.tsv             x, y, confidence, best first     match.safetensors     a partner for every row of X
-seeds.tsv             x, y                             map.safetensors       the map and the centres
+seeds.tsv             x, y, suspect, found             map.safetensors       the map and the centres
+unmatched.tsv         space, key: rows in no pair
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from collections.abc import Mapping
@@ -21,7 +23,7 @@ from safetensors.numpy import load_file
 from safetensors.numpy import save as serialize
 
 from kedge import __version__
-from kedge.discovery.alternation import Schedule
+from kedge.discovery.schedule import Schedule
 from kedge.discovery.judgement import VERDICTS, Health
 from kedge.discovery.paper import PaperSettings
 from kedge.discovery.steps import Step
@@ -32,7 +34,7 @@ from kedge.spaces.pairs import read_table, write_table
 if TYPE_CHECKING:
     from kedge.discovery.estimator import AnchorDiscovery
 
-FORMAT = 1
+FORMAT = 2
 # Attributes with keys: the table each lives in, and the array with as many rows.
 _TABLES = {
     "anchor_keys_": ("anchors.tsv", "anchors_x"),
@@ -50,6 +52,7 @@ _ARRAYS = {
         "free_anchors",
         "snapped_anchors",
         "seeds",
+        "seed_is_suspect",
         "seed_vectors_x",
         "seed_vectors_y",
     ),
@@ -58,7 +61,7 @@ _ARRAYS = {
 }
 
 
-_FILES = {"run.json", *_ARRAYS, *(table for table, _ in _TABLES.values())}
+_FILES = {"run.json", "unmatched.tsv", *_ARRAYS, *(table for table, _ in _TABLES.values())}
 
 
 def holds_run(folder: Path) -> bool:
@@ -113,7 +116,23 @@ def save(discovery: AnchorDiscovery, folder: Path, *, overwrite: bool, extra: Ma
                 for (x, y), confidence in zip(discovery.pair_keys_, discovery.pair_confidence_, strict=True)
             ),
         )
-        write_table(temporary / "seeds.tsv", ("x", "y"), discovery.seed_keys_)
+        write_table(
+            temporary / "seeds.tsv",
+            ("x", "y", "suspect", "found"),
+            (
+                (x, y, str(int(suspect)), found)
+                for (x, y), suspect, found in zip(
+                    discovery.seed_keys_, discovery.seed_is_suspect_, discovery.seed_found_keys_, strict=True
+                )
+            ),
+        )
+        write_table(
+            temporary / "unmatched.tsv",
+            ("space", "key"),
+            itertools.chain(
+                (("X", key) for key in discovery.unmatched_keys_x_), (("Y", key) for key in discovery.unmatched_keys_y_)
+            ),
+        )
         for name, arrays in _ARRAYS.items():
             tensors = {array: np.ascontiguousarray(getattr(discovery, array + "_")) for array in arrays}
             if name == "map.safetensors":
@@ -151,6 +170,10 @@ def load(folder: str | Path) -> AnchorDiscovery:
             if len(keys) != len(tensors[array]):
                 raise ValueError(f"{name} has {len(keys)} rows instead of {len(tensors[array])}")
             setattr(discovery, attribute, keys)
+        discovery.seed_found_keys_ = [row["found"] for row in read_table(folder / "seeds.tsv")]
+        unmatched = [(row["space"], row["key"]) for row in read_table(folder / "unmatched.tsv")]
+        discovery.unmatched_keys_x_ = [key for space, key in unmatched if space == "X"]
+        discovery.unmatched_keys_y_ = [key for space, key in unmatched if space == "Y"]
     except InputError:
         raise
     except Exception as error:  # whatever a damaged JSON, TSV or safetensors file leads to
@@ -204,7 +227,7 @@ def _check_arrays(tensors: Mapping[str, NDArray[Any]], counts: Mapping[str, int]
     shapes = {
         **dict.fromkeys(("anchors_x", "anchors_y", "anchor_confidence", "anchor_is_seed"), (a,)),
         **{"anchor_vectors": (a, dx), "free_anchors": (a, dy), "snapped_anchors": (a, dy)},
-        **{"seeds": (s, 2), "seed_vectors_x": (s, dx), "seed_vectors_y": (s, dy)},
+        **{"seeds": (s, 2), "seed_is_suspect": (s,), "seed_vectors_x": (s, dx), "seed_vectors_y": (s, dy)},
         **{"map": (dx, dy), "match": (n,), "confidence": (n,), "pairs": (p, 2), "pair_confidence": (p,)},
         **({"centre_x": (dx,), "centre_y": (dy,)} if centred else {}),
     }

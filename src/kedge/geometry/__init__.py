@@ -1,7 +1,7 @@
 """Pure functions on tensors: normalise, project, and the linear maps that pairs imply."""
 
 from kedge.geometry.least_squares import least_squares_on_sphere, refine_rotation, ridge
-from kedge.geometry.normalise import centre_of, normalise, principal_axes, unit, whiten
+from kedge.geometry.normalise import centre_of, normalise, principal_axes, standardise, unit, whiten
 from kedge.geometry.procrustes import orthogonal_map
 from kedge.geometry.relative import relative
 from kedge.geometry.sphere import exponential_map
@@ -16,6 +16,7 @@ __all__ = [
     "refine_rotation",
     "relative",
     "ridge",
+    "standardise",
     "unit",
     "whiten",
 ]

@@ -31,6 +31,12 @@ def normalise(vectors: Tensor, centre: Tensor | None) -> Tensor:
     return scaled if centre is None else unit(scaled - centre)
 
 
+def standardise(columns: Tensor) -> Tensor:
+    """Columns of (n, q) with mean 0 and deviation 1; a constant column becomes 0."""
+    centred = columns - columns.mean(dim=0)
+    return centred / centred.square().mean(dim=0).sqrt().clamp_min(torch.finfo(columns.dtype).tiny)
+
+
 def whiten(vectors: Tensor, strength: float) -> Tensor:
     """Rows (n, d) in their principal axes, each axis divided by its standard deviation to the power `strength`.
 

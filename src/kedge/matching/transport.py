@@ -17,7 +17,7 @@ from kedge.matching.blocks import DEFAULT_BUDGET, row_blocks
 
 @dataclass(frozen=True)
 class TransportStep:
-    """`targets` (n, d): where the plan sends each row; `potential` (m,): to start the next step from;
+    """`targets` (n, k): where the plan sends each row; `potential` (m,): to start the next step from;
     `sharpness`: mean greatest share of a row that goes to one partner, 1 for a permutation.
     """
 
@@ -27,7 +27,13 @@ class TransportStep:
 
 
 def transport_step(
-    a: Tensor, b: Tensor, potential: Tensor, epsilon: float, *, budget: int = DEFAULT_BUDGET
+    a: Tensor,
+    b: Tensor,
+    potential: Tensor,
+    epsilon: float,
+    *,
+    values: Tensor | None = None,
+    budget: int = DEFAULT_BUDGET,
 ) -> TransportStep:
     """Row half-step, barycentric targets and column half-step for unit rows a (n, d), b (m, d).
 
@@ -38,8 +44,11 @@ def transport_step(
         Dual potential of the columns; zeros at first.
     epsilon : float
         Entropic regularisation, in units of similarity.
+    values : Tensor, shape (m, k), optional
+        What the targets are averages of, where not of b itself.
     """
-    targets = torch.empty_like(a)
+    values = b if values is None else values
+    targets = values.new_empty(len(a), values.shape[1])
     received = b.new_zeros(len(b))  # what each column gets when every row sends 1/n
     peaks = 0.0
     offset = potential / epsilon
@@ -47,7 +56,7 @@ def transport_step(
         block.mul_(1 / epsilon).add_(offset)
         block.sub_(block.amax(dim=1, keepdim=True)).exp_()  # the greatest entry of a row is now 1
         share = 1 / block.sum(dim=1)
-        targets[rows] = (block @ b) * share[:, None]
+        targets[rows] = (block @ values) * share[:, None]
         received += share @ block
         peaks += float(share.sum())
     received /= len(a)

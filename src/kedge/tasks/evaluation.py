@@ -21,13 +21,13 @@ from kedge.tasks.retrieval import RetrievalScores, retrieval_scores
 class Evaluation:
     """Retrieval scores for four sets of anchors, and the shares of anchors and pairs that are right.
 
-    GT: the true counterparts of the anchors; Seed: the seeds alone; Found: free anchors; Snapped: the rows of
+    GT: the true counterparts of the anchors; Seed: the seeds alone (None without seeds); Found: free anchors; Snapped: the rows of
     Y they were snapped to. `anchors_exact` is over the anchors that are no seeds, `pairs_precision` over the
     pairs (None where there are none), `pairs_recall` over the rows of X that have a gold partner.
     """
 
     gt: RetrievalScores
-    seed: RetrievalScores
+    seed: RetrievalScores | None
     found: RetrievalScores
     snapped: RetrievalScores
     anchors_exact: float | None
@@ -90,7 +90,9 @@ def evaluate(
         seed=score(
             discovery.transform_x(vectors_x, anchors="seeds"),
             discovery.transform_y(vectors_y, anchors="seeds"),
-        ),
+        )
+        if len(discovery.seeds_)
+        else None,
         found=score(relative_x, discovery.transform_y(vectors_y)),
         snapped=score(relative_x, discovery.transform_y(vectors_y, anchors="snapped")),
         anchors_exact=_share(hidden, right),

@@ -1,4 +1,4 @@
-"""What the word benchmarks share: two pairs of spaces from a data folder (`--data` or `KEDGE_DATA`)."""
+"""What the benchmarks share: pairs of spaces from a data folder (`--data` or `KEDGE_DATA`), and what a run may see of them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,13 @@ from kedge.discovery.devices import resolve_device
 from kedge.spaces import Embeddings, read_embeddings
 
 PAIRS = {
-    "easy": ("word2vec-googlenews-300", "glove-6b-100"),
-    "medium": ("fasttext-wiki-300", "word2vec-googlenews-300"),
+    "easy": ("words/word2vec-googlenews-300", "words/glove-6b-100"),
+    "medium": ("words/fasttext-wiki-300", "words/word2vec-googlenews-300"),
+    "glove": ("words/glove-6b-100", "words/fasttext-wiki-300"),
+    "vit": ("images/cifar10-vit-a-128", "images/cifar10-vit-b-128"),
+    "mobilenet": ("images/cifar10-mobilenet-v1-1024", "images/cifar10-mobilenet-v2-1280"),
 }
+WORD_PAIRS = ("easy", "medium")
 
 
 def add_data_option(parser: argparse.ArgumentParser) -> None:
@@ -26,7 +30,7 @@ def add_data_option(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=default and Path(default),
         required=default is None,
-        help="folder with words/ (default: $KEDGE_DATA)",
+        help="folder with words/ and images/ (default: $KEDGE_DATA)",
     )
 
 
@@ -37,11 +41,11 @@ def describe_machine(device_name: str) -> str:
 
 
 def load_pair(data: Path, name: str, limit: int | None = None) -> tuple[Embeddings, Embeddings]:
-    """The shared words of a pair, in the same order in both spaces.
+    """What both spaces of a pair hold, in the same order.
 
-    Easy: the first 20,000 that are alphabetic with at least 3 letters. Medium: all.
+    Easy: the first 20,000 words that are alphabetic with at least 3 letters. The others: all.
     """
-    x, y = (read_embeddings(data / "words" / f"{space}.npz") for space in PAIRS[name])
+    x, y = (read_embeddings(data / f"{space}.npz") for space in PAIRS[name])
     shared = [key for key in x.keys if key in y.row_of]
     if name == "easy":
         shared = [key for key in shared if key.isalpha() and len(key) >= 3][:20_000]

@@ -1,0 +1,190 @@
+"""Does health know, and is confidence calibrated? A grid of runs that succeed and fail, judged against the truth.
+
+    python benchmarks/health.py --data DIR --jobs 6 --device cuda     all runs; minutes on a GPU
+    python benchmarks/health.py --data DIR --pairs easy --states 1    a few; many minutes on two cores
+
+4,000 rows of each space; pairs of spaces x seeds x noise on Y x overlap x random states, besides spaces that have
+nothing to do with each other (word vectors and images) and seeds that are all wrong. A run is a *success* if its Found
+MRR@10 is at least 90 % of what the same method reaches with 300 true pairs as seeds, and at least 30 % of the rows
+that have a counterpart find it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+from collections import defaultdict
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from functools import cache
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from kedge import AnchorDiscovery, retrieval_scores
+from space_pairs import add_data_option, load_pair
+
+ROWS = 4000
+REFERENCE_SEEDS = 300
+ANCHORS = 600
+SUCCESS, FOUND = 0.9, 0.3
+STRANGERS = "strangers"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run of the grid."""
+
+    pair: str
+    seeds: int
+    noise: float
+    overlap: float
+    state: int
+    wrong_seeds: bool = False
+
+    @property
+    def reference(self) -> Case:
+        """The same spaces with plenty of true seeds."""
+        return Case(self.pair, REFERENCE_SEEDS, self.noise, self.overlap, self.state)
+
+
+def main() -> None:
+    """Run the grid and print what health and confidence were worth."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_data_option(parser)
+    parser.add_argument("--pairs", nargs="+", default=["easy", "medium", "glove", "vit"])
+    parser.add_argument("--states", type=int, default=4, help="random states a cell (4)")
+    parser.add_argument("--jobs", type=int, default=1, help="processes of two threads each (1)")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--out", type=Path, help="write every run as a line of JSON")
+    arguments = parser.parse_args()
+    cases = grid(arguments.pairs, arguments.states)
+    print(f"{len(cases)} runs", flush=True)
+    results = {}
+    with ProcessPoolExecutor(arguments.jobs, get_context("spawn"), torch.set_num_threads, (2,)) as pool:
+        waiting = {pool.submit(run, arguments.data, case, arguments.device): case for case in cases}
+        for done in as_completed(waiting):
+            results[waiting[done]] = done.result()
+            if arguments.out:
+                with arguments.out.open("a") as file:
+                    file.write(json.dumps(asdict(waiting[done]) | done.result()) + "\n")
+    report(results)
+
+
+def grid(pairs: list[str], states: int) -> list[Case]:
+    """All cases, the references among them."""
+    seeds, noise, overlap = (REFERENCE_SEEDS, 15, 4, 0), (0.0, 1.0), (1.0, 0.5)
+    cases = [Case(*cell) for cell in itertools.product(pairs, seeds, noise, overlap, range(states))]
+    cases += [Case(pair, 15, 0.0, 1.0, state, wrong_seeds=True) for pair in pairs for state in range(states)]
+    cases += [Case(STRANGERS, count, 0.0, 1.0, state) for count in (15, 4, 0) for state in range(states)]
+    return cases
+
+
+@cache
+def spaces(data: Path, pair: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Unit vectors of a pair, row by row the same thing; strangers share nothing but the row number."""
+    if pair == STRANGERS:
+        x, y = load_pair(data, "easy")[0], load_pair(data, "vit")[1]
+    else:
+        x, y = load_pair(data, pair)
+    rows = min(len(x), len(y))
+    left, right = (space.vectors[:rows].astype(np.float32) for space in (x, y))
+    return left / np.linalg.norm(left, axis=1, keepdims=True), right / np.linalg.norm(right, axis=1, keepdims=True)
+
+
+def run(data: Path, case: Case, device: str) -> dict[str, object]:
+    """One discovery: what health said, and what was true."""
+    x, y = spaces(data, case.pair)
+    chance = np.random.default_rng(case.state)
+    order = chance.permutation(len(x))
+    shared = int(ROWS * case.overlap)
+    rows_x = order[:ROWS]
+    rows_y = chance.permutation(np.concatenate([order[:shared], order[ROWS : 2 * ROWS - shared]]))
+    place = {row: index for index, row in enumerate(rows_y.tolist())}
+    truth = np.array([place.get(row, -1) for row in rows_x.tolist()])
+    x, y = x[rows_x], y[rows_y]
+    y = y + (case.noise * y.std(axis=0) * chance.standard_normal(y.shape)).astype(np.float32)
+    seeded = chance.permutation(shared)[: case.seeds]
+    seeds = np.stack([seeded, truth[seeded]], axis=1)
+    if case.wrong_seeds:
+        seeds[:, 1] = np.roll(seeds[:, 1], 1)
+    if case.pair == STRANGERS:
+        truth = np.full_like(truth, -1)
+
+    discovery = AnchorDiscovery(n_anchors=ANCHORS, random_state=case.state, min_confidence=0.0, device=device)
+    discovery.fit(x, y, seeds)
+    known = np.flatnonzero(truth >= 0)
+    right = truth[discovery.pairs_[:, 0]] == discovery.pairs_[:, 1]
+    hidden = ~discovery.anchor_is_seed_
+    anchors_right = (truth[discovery.anchors_x_] == discovery.anchors_y_)[hidden]
+    mrr = 0.0
+    if len(known):
+        relative = discovery.transform_x(x[known]), discovery.transform_y(y[truth[known]])
+        mrr = retrieval_scores(*map(torch.from_numpy, relative)).mrr
+    return {
+        "score": discovery.health_.score,
+        "verdict": discovery.health_.verdict,
+        "mrr": mrr,
+        "found": float(np.mean(discovery.match_[known] == truth[known])) if len(known) else 0.0,
+        "pairs": reliability(discovery.pair_confidence_, right),
+        "anchors": reliability(discovery.anchor_confidence_[hidden], anchors_right),
+    }
+
+
+def reliability(confidence: NDArray[np.float32], right: NDArray[np.bool_]) -> list[list[float]]:
+    """For ten bins of confidence: how many, the sum of confidence, how many are right."""
+    bins = np.minimum((confidence * 10).astype(int), 9)
+    sums = (np.ones_like(confidence), confidence, right)
+    return [np.bincount(bins, weights=each, minlength=10).tolist() for each in sums]
+
+
+def calibration_error(tables: list[list[list[float]]]) -> float:
+    """Expected calibration error over ten bins, of all tables together."""
+    count, confidence, right = np.sum(tables, axis=0)
+    return float(np.abs(confidence - right).sum() / max(count.sum(), 1))
+
+
+def report(results: dict[Case, dict]) -> None:
+    """The figures."""
+    success = {
+        case: case.pair != STRANGERS
+        and not case.wrong_seeds
+        and result["mrr"] >= SUCCESS * results[case.reference]["mrr"]
+        and result["found"] >= FOUND
+        for case, result in results.items()
+    }
+    good = [results[case]["score"] for case in results if success[case]]
+    bad = [results[case]["score"] for case in results if not success[case]]
+    auroc = np.mean([(a > b) + (a == b) / 2 for a in good for b in bad])
+    print(f"{len(good)} successes, {len(bad)} failures; AUROC of the health score {auroc:.3f}\n")
+    print("| verdict | successes | failures |\n|---|---|---|")
+    for verdict in ("aligned", "doubtful", "not aligned"):
+        said = [case for case in results if results[case]["verdict"] == verdict]
+        print(f"| {verdict} | {sum(success[case] for case in said)} | {sum(not success[case] for case in said)} |")
+    false = [case for case in results if results[case]["verdict"] == "aligned" and not success[case]]
+    print("\nCalled aligned, but no success:")
+    for case in false:
+        result = results[case]
+        print(f"  {case}: score {result['score']:.2f}, MRR {result['mrr']:.3f}, found {result['found']:.2f}")
+    for kind in ("pairs", "anchors"):
+        print(f"\nCalibration error of the {kind}' confidence in runs called aligned:\n")
+        print("| spaces | overlap | all runs together | mean of runs |\n|---|---|---|---|")
+        groups = defaultdict(list)
+        for case, result in results.items():
+            if result["verdict"] == "aligned":
+                groups[case.pair, case.overlap].append(result[kind])
+        for (pair, overlap), tables in sorted(groups.items()):
+            single = np.mean([calibration_error([table]) for table in tables])
+            print(f"| {pair} | {overlap} | {calibration_error(tables):.3f} | {single:.3f} |")
+        everything = [table for tables in groups.values() for table in tables]
+        print(
+            f"| all | | {calibration_error(everything):.3f} | {np.mean([calibration_error([t]) for t in everything]):.3f} |"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""How sure is a pair? A probability for every row, measured on the two spaces themselves.
+
+Two things make a naive answer too sure. *The map has seen the pairs*: it was fitted to them, the wrong ones
+included, and makes them look good. So every row is mapped by a map fitted without its own pair (cross-fitting), and
+matched again. *Rows without a counterpart find somebody too.* How often, and by what margin, is measured: the
+partners of some rows are taken away, and whatever pairs those rows enter now are false. A row that is in no pair has
+either no counterpart or none it can recognise; if a share q of such rows enters a false pair, then u unpaired rows
+stand for u q / (1 - q) false pairs. Their margins are those of the false pairs just seen, so that the share of false
+pairs at a margin is a ratio of two histograms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.optimize import isotonic_regression
+from torch import Tensor
+
+from kedge.discovery.alignment import fit_map
+from kedge.discovery.judgement import ALIGNED, DOUBTFUL, Health
+from kedge.discovery.problem import Problem
+from kedge.discovery.steps import OnStep, Step
+from kedge.geometry import unit
+from kedge.matching import Match, match_csls
+
+_FOLDS = 10
+# This share of the pairs loses its partner at a time, until so many have.
+_TAKEN_SHARE = 0.2
+_TAKEN = 2000
+_BINS = 20
+
+
+@dataclass(frozen=True)
+class Confidence:
+    """A match of all rows by maps that had not seen them, and what its margins are worth."""
+
+    match: Match
+    margins: NDArray[np.float64]
+    probabilities: NDArray[np.float64]
+    trust: float
+
+    def of(self, margin: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Probabilities (n,) that rows with these margins (n,) have the right partner.
+
+        A negative margin means that the partner prefers another row: this one is right at most as often as that
+        one is wrong, nor more often than a row with no margin at all.
+        """
+        at_size = np.interp(np.abs(margin), self.margins, self.probabilities)
+        against = np.minimum(self.probabilities[0], 1 - at_size)
+        return (self.trust * np.where(margin > 0, at_size, against)).astype(np.float32)
+
+
+def measure_confidence(
+    problem: Problem, match: Match, health: Health, generator: torch.Generator, on_step: OnStep
+) -> Confidence:
+    """Match again by maps that had not seen the rows, and measure what the margins are worth."""
+    # What the pairs are worth if the spaces are aligned, times whether they are.
+    trust = float(np.clip((health.score - DOUBTFUL) / (ALIGNED - DOUBTFUL), 0, 1))
+    mapped = cross_fitted(problem, match, generator)
+    honest = match_csls(mapped, problem.y, budget=problem.budget)
+    rows, partners = honest.pairs()
+    if trust == 0 or not len(rows):
+        return Confidence(honest, np.zeros(1), np.zeros(1), 0.0)
+    per_round = max(1, int(_TAKEN_SHARE * len(rows)))
+    rounds = min(5, -(-_TAKEN // per_round))
+    on_step(Step("confidence", 1, rounds + 1))
+    false_margins = []
+    for index in range(rounds):
+        bereft = torch.randperm(len(rows), generator=generator)[:per_round].to(rows.device)
+        kept = torch.ones(len(problem.y), dtype=torch.bool, device=rows.device)
+        kept[partners[bereft]] = False
+        without = match_csls(mapped, problem.y[kept], budget=problem.budget)
+        margins = without.margin[rows[bereft]]
+        false_margins.append(margins[margins > 0].double().cpu().numpy())
+        on_step(Step("confidence", 2 + index, rounds + 1))
+    return Confidence(
+        honest,
+        *_probabilities(
+            honest.margin[rows].double().cpu().numpy(),
+            np.concatenate(false_margins),
+            taken=per_round * rounds,
+            unpaired=len(problem.x) - len(rows),
+        ),
+        trust,
+    )
+
+
+def cross_fitted(problem: Problem, match: Match, generator: torch.Generator) -> Tensor:
+    """Unit rows (n, dy): every row of X sent through a map that was fitted without its own pair."""
+    fold = torch.randint(_FOLDS, (len(problem.x),), generator=generator).to(problem.x.device)
+    rows_x, rows_y = match.pairs()
+    mapped = problem.y.new_empty(len(problem.x), problem.y.shape[1])
+    blind = problem.without_seeds()  # a wrong seed must not speak for itself
+    for index in range(_FOLDS):
+        seen = fold[rows_x] != index
+        mapped[fold == index] = unit(problem.x[fold == index] @ fit_map(blind, rows_x[seen], rows_y[seen]))
+    return mapped
+
+
+def _probabilities(
+    margins: NDArray[np.float64], false_margins: NDArray[np.float64], *, taken: int, unpaired: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Margins, ascending, and the probability that a pair with that margin is right, never falling.
+
+    Parameters
+    ----------
+    margins : float array, shape (p,)
+        Of the pairs.
+    false_margins : float array, shape (f,)
+        Of the pairs that rows entered whose partner was taken away.
+    taken : int
+        How many partners were taken away.
+    unpaired : int
+        How many rows are in no pair.
+    """
+    found_another = min(len(false_margins) / taken, 0.99)
+    weight = unpaired * found_another / (1 - found_another) / max(len(false_margins), 1)
+    edges = np.quantile(margins, np.linspace(0, 1, min(_BINS, len(margins)) + 1))
+    edges[0], edges[-1] = -np.inf, np.inf
+    edges = np.unique(edges)
+    counts = np.histogram(margins, edges)[0]
+    totals, false_counts = (
+        np.histogram(*of, weights=by)[0] for of, by in (((margins, edges), margins), ((false_margins, edges), None))
+    )
+    filled = counts > 0
+    counts, totals, false_counts = counts[filled], totals[filled], false_counts[filled]
+    false_share = np.clip(weight * false_counts / counts, 0, 1)
+    share = isotonic_regression(false_share, weights=counts, increasing=False).x
+    return totals / counts, 1 - share

@@ -1,0 +1,69 @@
+"""Fingerprints: coordinates that two spaces share before any pair is known.
+
+How a row's similarities to all rows of its own space are distributed (its *profile*) does not depend on how the
+space is turned, and things that mean the same have similar profiles. The idea is that of Artetxe, Labaka and
+Agirre's unsupervised VecMap (2018). One profile says little, and a rare row's says least; what makes them strong
+enough to start from nothing is to add the mean profile of a row's neighbours, and of their neighbours, and to
+whiten the lot, so that the few directions in which all profiles differ most do not drown the others.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from kedge.discovery.steps import OnStep, Step
+from kedge.geometry import standardise, unit, whiten
+from kedge.matching import row_blocks, top_k
+
+_QUANTILES = 256
+# Quantiles lie denser where similarities are great: there they tell rows apart.
+_DENSITY = 3
+# Profiles are taken of the rows as they are, and of the half-whitened rows, whose Gram matrix is the square
+# root of the original one: leading directions weigh less.
+_WHITENING = (0.0, 0.5)
+_NEIGHBOURS = 50
+_AVERAGES = 2
+_COMPONENTS = 50
+
+
+def fingerprints(x: Tensor, y: Tensor, budget: int, on_step: OnStep) -> tuple[Tensor, Tensor]:
+    """Unit rows (n, k) and (m, k) that can be compared across the unit rows x (n, dx) and y (m, dy)."""
+    described = []
+    for index, rows in enumerate((x, y), start=1):
+        described.append(_described(rows, budget))
+        on_step(Step("fingerprints", index, 2))
+    # One basis for both sides, from the covariance of all rows together.
+    covariance = sum((rows.T @ rows).double() / len(rows) for rows in described) / 2
+    variances, axes = torch.linalg.eigh(covariance)
+    kept = slice(-_COMPONENTS, None)
+    floor = torch.finfo(x.dtype).eps * variances[-1]
+    basis = (axes[:, kept] / variances[kept].clamp_min(floor).sqrt()).to(x.dtype)
+    left, right = (unit(rows @ basis) for rows in described)
+    return left, right
+
+
+def _described(vectors: Tensor, budget: int) -> Tensor:
+    """Standardised profiles of the rows, of their neighbours on average, and of those' neighbours, side by side."""
+    profiles = torch.cat(
+        [standardise(similarity_profiles(unit(whiten(vectors, strength)), budget)) for strength in _WHITENING], dim=1
+    )
+    _, neighbours = top_k(vectors, vectors, min(_NEIGHBOURS, len(vectors) - 1) + 1, budget=budget)
+    levels = [profiles]
+    for _ in range(_AVERAGES):
+        average = torch.zeros_like(profiles)
+        for column in neighbours.T:  # the row itself among them; a gather of all at once would need 50 times the memory
+            average += levels[-1][column]
+        levels.append(standardise(average))
+    return torch.cat(levels, dim=1)
+
+
+def similarity_profiles(vectors: Tensor, budget: int) -> Tensor:
+    """Quantiles (n, q) of the similarities of each unit row of (n, d) to all others, greatest first."""
+    steps = torch.linspace(0, 1, _QUANTILES, dtype=torch.float64, device=vectors.device)
+    # Not the first: a row's greatest similarity is the one to itself, and says nothing.
+    positions = (1 + steps**_DENSITY * (len(vectors) - 2)).long().clamp(0, len(vectors) - 1)
+    profiles = vectors.new_empty(len(vectors), _QUANTILES)
+    for rows, block in row_blocks(vectors, vectors, budget, copies=4):  # the sorted values, and indices twice the size
+        profiles[rows] = block.sort(dim=1, descending=True).values[:, positions]
+    return profiles
