@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-from collections import defaultdict
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -142,9 +141,9 @@ def reliability(confidence: NDArray[np.float32], right: NDArray[np.bool_]) -> li
     return [np.bincount(bins, weights=each, minlength=10).tolist() for each in sums]
 
 
-def calibration_error(tables: list[list[list[float]]]) -> float:
-    """Expected calibration error over ten bins, of all tables together."""
-    count, confidence, right = np.sum(tables, axis=0)
+def calibration_error(table: list[list[float]]) -> float:
+    """Expected calibration error over the bins of a reliability table."""
+    count, confidence, right = np.asarray(table)
     return float(np.abs(confidence - right).sum() / max(count.sum(), 1))
 
 
@@ -170,20 +169,20 @@ def report(results: dict[Case, dict]) -> None:
     for case in false:
         result = results[case]
         print(f"  {case}: score {result['score']:.2f}, MRR {result['mrr']:.3f}, found {result['found']:.2f}")
-    for kind in ("pairs", "anchors"):
-        print(f"\nCalibration error of the {kind}' confidence in runs called aligned:\n")
-        print("| spaces | overlap | all runs together | mean of runs |\n|---|---|---|---|")
-        groups = defaultdict(list)
-        for case, result in results.items():
-            if result["verdict"] == "aligned":
-                groups[case.pair, case.overlap].append(result[kind])
-        for (pair, overlap), tables in sorted(groups.items()):
-            single = np.mean([calibration_error([table]) for table in tables])
-            print(f"| {pair} | {overlap} | {calibration_error(tables):.3f} | {single:.3f} |")
-        everything = [table for tables in groups.values() for table in tables]
-        print(
-            f"| all | | {calibration_error(everything):.3f} | {np.mean([calibration_error([t]) for t in everything]):.3f} |"
-        )
+    print("\nCalibration error of confidence, mean over the runs called aligned:\n")
+    print("| spaces | overlap | runs | listed pairs | all mutual pairs | hidden anchors |\n|---|---|---|---|---|---|")
+    aligned = [case for case in results if results[case]["verdict"] == "aligned"]
+    for pair, overlap in sorted({(case.pair, case.overlap) for case in aligned}):
+        runs = [results[case] for case in aligned if (case.pair, case.overlap) == (pair, overlap)]
+        print(f"| {pair} | {overlap} | {len(runs)} | {' | '.join(mean_errors(runs))} |")
+    print(f"| all | | {len(aligned)} | {' | '.join(mean_errors([results[case] for case in aligned]))} |")
+
+
+def mean_errors(runs: list[dict]) -> list[str]:
+    """Mean calibration errors of the pairs that kedge lists by default, of all mutual pairs, and of the anchors."""
+    listed = [[column[5:] for column in run["pairs"]] for run in runs]
+    tables = (listed, [run["pairs"] for run in runs], [run["anchors"] for run in runs])
+    return [f"{np.mean([calibration_error(table) for table in each]):.3f}" for each in tables]
 
 
 if __name__ == "__main__":

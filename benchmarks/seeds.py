@@ -62,7 +62,8 @@ def main() -> None:
         found, gt = ([np.mean([getattr(r, p + m) for r in first]) for m in ("mrr", "jaccard")] for p in ("", "gt_"))
         print(
             f"\n{name}: {len(x)} rows; with {max(arguments.seeds)} seeds Found MRR {found[0]:.3f}, "
-            f"Jaccard {found[1]:.3f}; GT {gt[0]:.3f}, {gt[1]:.3f}; with 300 true pairs as seeds Found MRR {reference.mrr:.3f}\n",
+            f"Jaccard {found[1]:.3f}; GT {gt[0]:.3f}, {gt[1]:.3f}; "
+            f"with 300 true pairs as seeds Found MRR {reference.mrr:.3f}\n",
             flush=True,
         )
 
