@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,12 +13,15 @@ import time
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from kedge import Embeddings, read_embeddings, write_embeddings
 from kedge.cli.main import build_parser, main
+from kedge.cli.progress import progress_bar
+from kedge.discovery import Step
 from kedge.spaces.pairs import read_table, write_table
 
-VERBS = ("demo", "discover", "evaluate", "search", "translate", "project", "convert", "info")
+VERBS = ("demo", "discover", "check", "evaluate", "search", "translate", "project", "convert", "info")
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +34,18 @@ def folder(tmp_path_factory, words, word_seeds):
     arguments = ["discover", path / "x.npz", path / "y.vec", "--seeds", path / "seeds.tsv", "--anchors", "100"]
     assert run(*arguments, "--out", path / "run") == 0
     return path
+
+
+@pytest.fixture(scope="module")
+def unrelated(tmp_path_factory):
+    """Two files that have nothing in common."""
+    path = tmp_path_factory.mktemp("unrelated")
+    chance = np.random.default_rng(0)
+    files = [path / "x.npz", path / "y.npz"]
+    for file in files:
+        keys = [f"{file.stem}{row}" for row in range(600)]
+        write_embeddings(Embeddings(keys, chance.standard_normal((600, 100))), file)
+    return files
 
 
 def run(*arguments) -> int:
@@ -45,9 +62,13 @@ def test_discover_says_how_it_went_and_writes_the_run(folder, capsys, tmp_path):
     assert run("discover", *files, "--seeds", folder / "seeds.tsv", "--anchors", "100", "--out", tmp_path / "run") == 0
     captured = capsys.readouterr()
     assert "ALIGNED" in captured.out
+    pairs = len(read_table(tmp_path / "run" / "pairs.tsv"))
+    assert re.search(rf"^{pairs} pairs \(about \d+ % right\) and 100 anchors in ", captured.out, flags=re.MULTILINE)
+    assert f"no match: {2000 - pairs} of 2000 rows of X, {2000 - pairs} of 2000 rows of Y" in captured.out
     assert f"kedge search {tmp_path / 'run'} {files[0]} {files[1]} KEY" in captured.out
     assert "\x1b" not in captured.out  # no colours when stdout is no terminal
     assert "2000 x 300" in captured.err
+    assert "15 seeds" in captured.err
     description = json.loads((tmp_path / "run" / "run.json").read_text())
     assert description["inputs"]["x"]["rows"] == 2000
     assert len(description["inputs"]["y"]["sha256"]) == 64
@@ -66,14 +87,118 @@ def test_discover_json_and_options(folder, capsys, tmp_path):
     result = run_json(
         capsys, "discover", folder / "x.npz", folder / "y.vec", "--seeds", tmp_path / "rows.csv", "--pairs-by", "row",
         "--anchor-keys", tmp_path / "anchors.txt", "--random-state", "5", "--device", "cpu", "--memory", "64M",
-        "--no-center", "--out", tmp_path / "run",
+        "--no-center", "--min-confidence", "0.9", "--out", tmp_path / "run",
     )  # fmt: skip
-    assert set(result) == {"run", "health", "anchors", "pairs", "seconds"}
+    assert set(result) == {
+        "run", "health", "anchors", "pairs", "expected_precision", "unmatched", "suspect_seeds", "seconds",
+    }  # fmt: skip
     assert result["anchors"] == 3
     assert result["health"]["verdict"] == "aligned"
     assert [row["x"] for row in read_table(tmp_path / "run" / "anchors.tsv")] == ["water", "music", "school"]
+    assert all(float(row["confidence"]) >= 0.9 for row in read_table(tmp_path / "run" / "pairs.tsv"))
     settings = json.loads((tmp_path / "run" / "run.json").read_text())["settings"]
+    assert settings["min_confidence"] == 0.9
     assert (settings["center"], settings["random_state"], settings["memory_budget"]) == (False, 5, 64 * 2**20)
+
+
+def test_discover_and_evaluate_without_seeds(folder, capsys, tmp_path):
+    files = [folder / "x.npz", folder / "y.vec"]
+    assert run("discover", *files, "--anchors", "50", "--out", tmp_path / "run", "--json") == 0
+    captured = capsys.readouterr()
+    assert "no seeds" in captured.err
+    result = json.loads(captured.out)
+    assert result["health"]["verdict"] == "aligned"
+    assert 0.5 <= result["expected_precision"] <= 1
+    assert result["unmatched"] == {"x": 2000 - result["pairs"], "y": 2000 - result["pairs"]}
+    assert result["suspect_seeds"] == []
+    assert set(json.loads((tmp_path / "run" / "run.json").read_text())["inputs"]) == {"x", "y"}
+    assert len(read_table(tmp_path / "run" / "unmatched.tsv")) == 2 * (2000 - result["pairs"])
+    assert run_json(capsys, "evaluate", tmp_path / "run", *files, "--gold", "keys")["Seed"] is None
+    assert run("evaluate", tmp_path / "run", *files, "--gold", "keys") == 0
+    (seed_row,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("Seed"))
+    assert seed_row.split() == ["Seed", *"-----"]
+
+
+def test_wrong_seeds_are_named_and_do_no_harm(folder, capsys, tmp_path):
+    seeds = [(row["x"], row["y"]) for row in read_table(folder / "seeds.tsv")]
+    first, second, third = (left for left, _ in seeds[:3])
+    wrong = [(first, second), (second, third), (third, first)]
+    write_table(tmp_path / "seeds.tsv", ("x", "y"), wrong + seeds[3:])
+    arguments = ["discover", folder / "x.npz", folder / "y.vec", "--seeds", tmp_path / "seeds.tsv", "--anchors", "50"]
+    assert run(*arguments, "--out", tmp_path / "run") == 0
+    output = capsys.readouterr().out
+    assert "3 of 15 seeds look wrong and were set aside:" in output
+    suspects = [row for row in read_table(tmp_path / "run" / "seeds.tsv") if row["suspect"] == "1"]
+    assert {(row["x"], row["y"]) for row in suspects} == set(wrong)
+    for row in suspects:
+        assert f"  suspect seed: {row['x']} = {row['y']} (found: {row['found']})\n" in output
+    result = run_json(capsys, *arguments, "--out", tmp_path / "run", "--overwrite")
+    assert result["suspect_seeds"] == [{name: row[name] for name in ("x", "y", "found")} for row in suspects]
+
+
+def test_of_many_wrong_seeds_ten_are_shown(folder, capsys, tmp_path):
+    words = read_embeddings(folder / "x.npz").keys[::40]
+    wrong = list(zip(words[:20], words[10:20] + words[:10], strict=True))  # by chance, some mean much the same
+    write_table(tmp_path / "seeds.tsv", ("x", "y"), wrong + [(word, word) for word in words[20:]])
+    arguments = ["discover", folder / "x.npz", folder / "y.vec", "--seeds", tmp_path / "seeds.tsv", "--anchors", "50"]
+    assert run(*arguments, "--out", tmp_path / "run") == 0
+    output = capsys.readouterr().out
+    suspects = sum(row["suspect"] == "1" for row in read_table(tmp_path / "run" / "seeds.tsv"))
+    assert suspects > 10
+    assert f"{suspects} of 50 seeds look wrong" in output
+    assert output.count("suspect seed:") == 10
+    assert f"and {suspects - 10} more in seeds.tsv" in output
+
+
+def test_check_says_how_many_seeds_are_advisable(folder, capsys):
+    files = [folder / "x.npz", folder / "y.vec"]
+    assert run("check", *files) == 0
+    output = capsys.readouterr().out
+    for expected in (
+        f"X: {files[0]}, 2000 rows, 300 dimensions, 6.7 rows a dimension (little)",
+        f"Y: {files[1]}, 2000 rows, 100 dimensions, 20.0 rows a dimension\n",
+        "equal keys in both: 2000",
+        "if equal keys mean the same things, give them as seeds",
+        "ALIGNED (health",
+        "advice: no seeds are needed",
+        "caution: fewer than 10 rows a dimension (in X)",
+    ):
+        assert expected in output
+    result = run_json(capsys, "check", *files)
+    assert set(result) == {"x", "y", "equal_keys", "health", "advisable_seeds", "advice", "seconds"}
+    assert result["x"] == {"file": str(files[0]), "rows": 2000, "dimensions": 300, "rows_per_dimension": 6.67}
+    assert (result["equal_keys"], result["advisable_seeds"], result["health"]["verdict"]) == (2000, 0, "aligned")
+    assert result["advice"].startswith("no seeds are needed")
+
+
+def test_check_of_unrelated_and_of_tiny_spaces(unrelated, capsys):
+    assert run("check", *unrelated) == 0
+    output = capsys.readouterr().out
+    assert "equal keys in both: 0" in output
+    assert "give them as seeds" not in output
+    assert "advice: 15 or more seeds" in output
+    result = run_json(capsys, "check", *unrelated, "--limit", "12")
+    assert (result["x"]["rows"], result["health"], result["advisable_seeds"]) == (12, None, None)
+    assert "fewer than 20 rows are too few to tell" in result["advice"]
+    assert run("check", *unrelated, "--limit", "12") == 0
+    assert "first 12 rows" in capsys.readouterr().out
+
+
+def test_a_bar_for_every_attempt(monkeypatch):
+    shown = io.StringIO()
+    console = Console(file=shown, force_terminal=True, width=120, color_system=None)
+    monkeypatch.setattr("kedge.cli.progress.notes", lambda: console)
+    with progress_bar() as on_step:
+        on_step(Step("anneal", 3, 30, {}, "attempt 1 of 3"))
+        on_step(Step("chance", 1, 3))
+        on_step(Step("anneal", 5, 100, {}, "attempt 2 of 3"))
+    # What was drawn last: only the bar that is still going has its total left.
+    bars = {
+        line[:38].strip(): line for line in re.sub("\x1b\\[[^A-Za-z]*[A-Za-z]", "\n", shown.getvalue()).splitlines()
+    }
+    assert "3/3" in bars["annealing, attempt 1 of 3"]
+    assert "1/1" in bars["what chance reaches"]
+    assert "5/100" in bars["annealing, attempt 2 of 3"]
 
 
 def test_evaluate_json_has_exactly_the_documented_keys(folder, capsys):
@@ -162,17 +287,19 @@ def test_demo(capsys, tmp_path):
     assert run("demo", "--out", tmp_path / "mine") == 2
 
 
-def test_an_unhealthy_result_is_written_and_exits_with_3(folder, capsys, tmp_path):
-    x, y = read_embeddings(folder / "x.npz"), read_embeddings(folder / "y.vec")
-    write_table(tmp_path / "wrong.tsv", ("x", "y"), list(zip(x.keys[:15], y.keys[100:115], strict=True)))
-    arguments = ["discover", folder / "x.npz", folder / "y.vec", "--seeds", tmp_path / "wrong.tsv", "--anchors", "50"]
+def test_an_unhealthy_result_is_written_and_exits_with_3(unrelated, capsys, tmp_path):
+    write_table(tmp_path / "seeds.tsv", ("x", "y"), [(f"x{row}", f"y{row}") for row in range(5)])
+    arguments = ["discover", *unrelated, "--seeds", tmp_path / "seeds.tsv", "--anchors", "50"]
     assert run(*arguments, "--out", tmp_path / "run") == 3
     captured = capsys.readouterr()
     assert "NOT ALIGNED" in captured.out
+    assert "0 pairs and 50 anchors" in captured.out  # no word of how many of none are right
+    assert "seeds look wrong" not in captured.out  # nothing is known that could contradict them
     assert "WARNING" in captured.err
     assert "more seeds" in captured.err
     assert (tmp_path / "run" / "pairs.tsv").exists()
-    assert run(*arguments, "--out", tmp_path / "run", "--overwrite", "--force") == 0
+    again = [*arguments, "--out", tmp_path / "run", "--overwrite", "--force"]
+    assert run_json(capsys, *again)["expected_precision"] is None
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -201,7 +328,10 @@ def bad_vec(path, text):
         ({"x": "2 2\na 1 2\nb 0 0\n"}, "key 'b' (row 1) is a zero vector"),
         ({"x": "2 2\na 1 2\na 1 3\n"}, "duplicate key 'a'"),
         ({"seeds": "x\ty\nwater\tnot-a-word\n"}, "line 2: Y"),
-        ({"seeds": "water\twater\nmusic\tmusic\n"}, "at least 3 distinct pairs, got 2"),
+        (
+            {"seeds": "water\twater\nmusic\tmusic\n", "options": ["--method", "paper"]},
+            "at least 3 distinct pairs, got 2",
+        ),
         ({"seeds": "water\twater\nwater\tmusic\nyear\tyear\nday\tday\n"}, "seeds contradict each other"),
         ({"options": ["--anchors", "3000"]}, "n_anchors must be between"),
         ({"options": ["--memory", "1K"]}, "memory_budget of 1024 bytes is too small"),
@@ -239,6 +369,8 @@ def test_other_verbs_fail_clearly_too(folder, tmp_path, capsys):
         (["evaluate", tmp_path, folder / "x.npz", folder / "y.vec", "--gold", "keys"], "holds no run.json"),
         (["convert", folder / "x.npz", tmp_path / "o.docx"], "suffix '.docx'"),
         (["info", tmp_path / "absent.vec"], "no such file"),
+        (["check", tmp_path / "absent.vec", folder / "y.vec"], "no such file"),
+        (["check", folder / "x.npz", folder / "y.vec", "--limit", "50", "--device", "abacus"], "device must be"),
     ]
     for arguments, message in cases:
         assert run(*arguments) == 2
@@ -282,11 +414,16 @@ def test_a_closed_pipe_is_no_error(folder):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["discover", "x", "y"], "the following arguments are required: --seeds, --out"),
+        (["discover", "x", "y"], "the following arguments are required: --out"),
         (["info", "x.vec", "--limit", "none"], "expected a whole number of at least 1, got 'none'"),
         (["demo", "--random-state", "-1"], "expected a whole number from 0"),
         (["discover", "x", "y", "--seeds", "s", "--out", "r", "--memory", "0"], "at least one byte"),
         (["discover", "x", "y", "--seeds", "s", "--out", "r", "--memory", "lots"], "a size such as 500M"),
+        (["discover", "x", "y", "--out", "r", "--min-confidence", "1.5"], "expected a number from 0 to 1, got '1.5'"),
+        (["discover", "x", "y", "--out", "r", "--min-confidence", "-0.1"], "expected a number from 0 to 1, got '-0.1'"),
+        (["discover", "x", "y", "--out", "r", "--min-confidence", "nan"], "expected a number from 0 to 1, got 'nan'"),
+        (["discover", "x", "y", "--out", "r", "--min-confidence", "half"], "expected a number from 0 to 1, got 'half'"),
+        (["check", "x"], "the following arguments are required: Y"),
         (["fly"], "invalid choice: 'fly'"),
     ],
 )

@@ -77,6 +77,17 @@ def byte_count(text: str) -> int:
     return size
 
 
+def probability(text: str) -> float:
+    """A number from 0 to 1."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number <= 1:
+        raise argparse.ArgumentTypeError(f"expected a number from 0 to 1, got {text!r}")
+    return number
+
+
 def seed_number(text: str) -> int:
     """A number for `--random-state`."""
     if not (text.isascii() and text.isdigit() and int(text) < 2**63):

@@ -1,15 +1,29 @@
-"""`kedge discover`: the main job, from two files and a few pairs to a run folder."""
+"""`kedge discover`: the main job, from two files and a few pairs, or none, to a run folder."""
 
 from __future__ import annotations
 
 import argparse
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kedge.cli.arguments import add_device, add_limit, add_random_state, add_spaces, add_verb, byte_count, positive
+from kedge.cli.arguments import (
+    add_device,
+    add_limit,
+    add_random_state,
+    add_spaces,
+    add_verb,
+    byte_count,
+    positive,
+    probability,
+)
+
+if TYPE_CHECKING:
+    from kedge.discovery import AnchorDiscovery
 
 EXIT_UNHEALTHY = 3
+
+_SUSPECTS_SHOWN = 10
 
 
 def add_parser(verbs: Any) -> None:
@@ -18,17 +32,21 @@ def add_parser(verbs: Any) -> None:
         verbs,
         "discover",
         run,
-        "Find anchors, pairs and a map between two spaces, from a few known pairs.",
+        "Find anchors, pairs and a map between two spaces, from a few known pairs or none.",
         """  kedge discover en.vec fr.vec --seeds seeds.tsv --out RUN
+  kedge discover x.vec y.vec --out RUN                                                          no seeds at all
   kedge discover old.npy new.safetensors --seeds seeds.csv --pairs-by row --anchors 500 --out RUN
   kedge discover x.npz y.npz --seeds s.tsv --method paper --init random --no-center --out RUN   as printed
 
 The seeds are two columns of keys (X, then Y): .tsv, .csv, or separated by white space.
-RUN gets anchors.tsv, pairs.tsv, seeds.tsv, run.json and the vectors and the map as .safetensors.
+RUN gets anchors.tsv, pairs.tsv, seeds.tsv (which says which seeds look wrong), unmatched.tsv (the rows in no pair),
+run.json, and the vectors and the map as .safetensors.
 Exit code 3: written, but the result is not healthy (see --force).""",
     )
     add_spaces(parser)
-    parser.add_argument("--seeds", metavar="FILE", type=Path, required=True, help="the known pairs")
+    parser.add_argument(
+        "--seeds", metavar="FILE", type=Path, help="the known pairs; without it kedge tries to do without"
+    )
     parser.add_argument("--out", metavar="RUN", type=Path, required=True, help="folder to write")
     chosen = parser.add_mutually_exclusive_group()
     chosen.add_argument("--anchors", metavar="N", type=positive, default=300, help="number of anchors (300)")
@@ -45,6 +63,13 @@ Exit code 3: written, but the result is not healthy (see --force).""",
     )
     parser.add_argument(
         "--init", choices=("seeds", "random"), default="seeds", help="start of the paper's optimiser (seeds)"
+    )
+    parser.add_argument(
+        "--min-confidence",
+        metavar="P",
+        type=probability,
+        default=0.5,
+        help="list only pairs at least this probable (0.5)",
     )
     add_random_state(parser)
     add_device(parser)
@@ -63,7 +88,7 @@ Exit code 3: written, but the result is not healthy (see --force).""",
 
 def run(arguments: argparse.Namespace) -> int:
     """Read, check, discover, write, and say how it went."""
-    from kedge.cli.output import command, health_line, note, notes, print_json, results
+    from kedge.cli.output import note, notes, print_json
     from kedge.cli.progress import progress_bar
     from kedge.cli.provenance import describe_input
     from kedge.discovery import AnchorDiscovery, check_target
@@ -75,15 +100,16 @@ def run(arguments: argparse.Namespace) -> int:
     began = time.perf_counter()
     x = read_embeddings(arguments.x, limit=arguments.limit)
     y = read_embeddings(arguments.y, limit=arguments.limit)
-    seeds = read_pairs(arguments.seeds, x, y, by=arguments.pairs_by)
+    seeds = read_pairs(arguments.seeds, x, y, by=arguments.pairs_by) if arguments.seeds else ()
     anchors = read_key_list(arguments.anchor_keys) if arguments.anchor_keys else None
-    note(f"{x.source}: {len(x)} x {x.dim}, {y.source}: {len(y)} x {y.dim}, {len(seeds)} seeds")
+    note(f"{x.source}: {len(x)} x {x.dim}, {y.source}: {len(y)} x {y.dim}, {len(seeds) or 'no'} seeds")
     if resolve_device(arguments.device).type == "cpu":
         # Both spaces are held once more, normalised, and X up to twice more while it is mapped.
         needed = arguments.memory + 3 * x.vectors.nbytes + y.vectors.nbytes
         require_memory(needed, "--memory and the spaces", "give a smaller --memory, or fewer rows with --limit")
     inputs = {"x": describe_input(arguments.x, x), "y": describe_input(arguments.y, y)}
-    inputs["seeds"] = describe_input(arguments.seeds)
+    if arguments.seeds:
+        inputs["seeds"] = describe_input(arguments.seeds)
     if arguments.anchor_keys:
         inputs["anchor_keys"] = describe_input(arguments.anchor_keys)
     read_seconds = time.perf_counter() - began
@@ -95,6 +121,7 @@ def run(arguments: argparse.Namespace) -> int:
             init=arguments.init,
             anchor_choice=arguments.anchor_choice,
             center=not arguments.no_center,
+            min_confidence=arguments.min_confidence,
             memory_budget=arguments.memory,
             device=arguments.device,
             random_state=arguments.random_state,
@@ -113,19 +140,54 @@ def run(arguments: argparse.Namespace) -> int:
                 "health": health,
                 "anchors": len(discovery.anchors_x_),
                 "pairs": len(discovery.pairs_),
+                "expected_precision": _expected_precision(discovery),
+                "unmatched": {"x": len(discovery.unmatched_keys_x_), "y": len(discovery.unmatched_keys_y_)},
+                "suspect_seeds": [{"x": x, "y": y, "found": found} for x, y, found in _suspects(discovery)],
                 "seconds": round(time.perf_counter() - began, 2),
             }
         )
     else:
-        console = results()
-        console.print(health_line(health))
-        console.print(
-            f"{len(discovery.pairs_)} pairs and {len(discovery.anchors_x_)} anchors in {arguments.out}", markup=False
-        )
-        for (left, right), confidence in list(zip(discovery.pair_keys_, discovery.pair_confidence_, strict=True))[:5]:
-            console.print(f"  {left} = {right}  ({confidence:.2f})", markup=False)
-        console.print(f"next: {command()} search {arguments.out} {arguments.x} {arguments.y} KEY", markup=False)
+        _print_summary(discovery, arguments, len(x), len(y))
     if health.verdict != "aligned":
         notes().print(f"[bold red]WARNING[/] the result is {health.verdict}: do not trust it. {health.advice}")
         return 0 if arguments.force else EXIT_UNHEALTHY
     return 0
+
+
+def _print_summary(discovery: AnchorDiscovery, arguments: argparse.Namespace, rows_x: int, rows_y: int) -> None:
+    """What was found, for people."""
+    from kedge.cli.output import command, health_line, results
+
+    console = results()
+    console.print(health_line(discovery.health_))
+    precision = _expected_precision(discovery)
+    share = "" if precision is None else f" (about {precision * 100:.0f} % right)"
+    console.print(
+        f"{len(discovery.pairs_)} pairs{share} and {len(discovery.anchors_x_)} anchors in {arguments.out}", markup=False
+    )
+    for (left, right), confidence in list(zip(discovery.pair_keys_, discovery.pair_confidence_, strict=True))[:5]:
+        console.print(f"  {left} = {right}  ({confidence:.2f})", markup=False)
+    console.print(
+        f"no match: {len(discovery.unmatched_keys_x_)} of {rows_x} rows of X, "
+        f"{len(discovery.unmatched_keys_y_)} of {rows_y} rows of Y"
+    )
+    suspects = _suspects(discovery)
+    if suspects:
+        look = "looks wrong and was" if len(suspects) == 1 else "look wrong and were"
+        console.print(f"{len(suspects)} of {len(discovery.seeds_)} seeds {look} set aside:")
+        for left, right, found in suspects[:_SUSPECTS_SHOWN]:
+            console.print(f"  suspect seed: {left} = {right} (found: {found})", markup=False)
+        if len(suspects) > _SUSPECTS_SHOWN:
+            console.print(f"  and {len(suspects) - _SUSPECTS_SHOWN} more in seeds.tsv")
+    console.print(f"next: {command()} search {arguments.out} {arguments.x} {arguments.y} KEY", markup=False)
+
+
+def _expected_precision(discovery: AnchorDiscovery) -> float | None:
+    """The share of the pairs that is probably right."""
+    return round(float(discovery.pair_confidence_.mean()), 4) if len(discovery.pairs_) else None
+
+
+def _suspects(discovery: AnchorDiscovery) -> list[tuple[str, str, str]]:
+    """Keys of the seeds that look wrong, each with the key found instead."""
+    seeds = zip(discovery.seed_keys_, discovery.seed_found_keys_, discovery.seed_is_suspect_, strict=True)
+    return [(left, right, found) for (left, right), found, suspect in seeds if suspect]

@@ -87,7 +87,7 @@ def print_evaluation(evaluation: Evaluation, health: Health) -> None:
     print_table(
         ("anchors", *_COLUMNS.values()),
         [
-            (name, *(f"{described[name][field]:.3f}" for field in _COLUMNS))
+            (name, *(f"{described[name][field]:.3f}" if described[name] else "-" for field in _COLUMNS))
             for name in ("GT", "Seed", "Found", "Snapped")
         ],
     )

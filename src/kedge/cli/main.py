@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from kedge import __version__
-from kedge.cli import convert, demo, discover, evaluate, info, project, search, translate
+from kedge.cli import check, convert, demo, discover, evaluate, info, project, search, translate
 from kedge.errors import KedgeError
 
-_VERBS = (demo, discover, evaluate, search, translate, project, convert, info)
+_VERBS = (demo, discover, check, evaluate, search, translate, project, convert, info)
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
@@ -33,10 +33,11 @@ def build_parser() -> argparse.ArgumentParser:
     """The whole command line."""
     parser = _Parser(
         prog="kedge",
-        description="Find the pairs between two embedding spaces, from a handful of known ones.",
+        description="Find the pairs between two embedding spaces, from a handful of known ones or none.",
         epilog="""examples:
   kedge demo                                              see it work on real words
   kedge discover x.vec y.npz --seeds seeds.tsv --out RUN  find anchors and pairs
+  kedge check x.vec y.npz                                 can it be done, and with how many seeds?
   kedge search RUN x.vec y.npz cat dog                    neighbours of X's words in Y
   kedge VERB --help                                       more about one verb""",
         formatter_class=argparse.RawDescriptionHelpFormatter,

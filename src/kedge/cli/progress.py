@@ -12,19 +12,21 @@ from kedge.discovery import Step
 from kedge.discovery.steps import OnStep
 
 _LABELS = {
+    "fingerprints": "fingerprints",
     "anneal": "annealing",
     "finish": "finishing on all rows",
-    "judge": "judging",
+    "chance": "what chance reaches",
+    "confidence": "measuring confidence",
     "paper": "paper's optimiser",
 }
 
 
 @contextmanager
 def progress_bar() -> Iterator[OnStep]:
-    """Yield a callback for `on_step` that draws one bar a stage."""
+    """Yield a callback for `on_step` that draws one bar a stage of every attempt."""
     console = notes()
     with Progress(
-        TextColumn("{task.description:<22}"),
+        TextColumn("{task.description:<38}"),
         BarColumn(bar_width=24),
         TextColumn("{task.completed}/{task.total}"),
         TextColumn("{task.fields[figures]}"),
@@ -34,15 +36,16 @@ def progress_bar() -> Iterator[OnStep]:
         disable=not console.is_terminal,
         transient=True,
     ) as progress:
-        tasks: dict[str, TaskID] = {}
+        tasks: dict[tuple[str, str], TaskID] = {}
 
         def on_step(step: Step) -> None:
-            if step.stage not in tasks:
+            bar = (step.stage, step.attempt)
+            if bar not in tasks:
                 for done in tasks.values():  # a stage may end before its last possible step
                     progress.update(done, total=progress.tasks[done].completed)
-                label = _LABELS.get(step.stage, step.stage)
-                tasks[step.stage] = progress.add_task(label, total=step.total, figures="")
+                label = _LABELS.get(step.stage, step.stage) + (f", {step.attempt}" if step.attempt else "")
+                tasks[bar] = progress.add_task(label, total=step.total, figures="")
             figures = "  ".join(f"{name} {value:.3g}" for name, value in step.figures.items())
-            progress.update(tasks[step.stage], completed=step.index, figures=figures)
+            progress.update(tasks[bar], completed=step.index, figures=figures)
 
         yield on_step

@@ -1,0 +1,143 @@
+"""`kedge check`: can these two files be aligned, and how many seeds would it take?"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import TYPE_CHECKING, Any
+
+from kedge.cli.arguments import add_device, add_random_state, add_spaces, add_verb, positive
+
+if TYPE_CHECKING:
+    from kedge.discovery import Health
+    from kedge.spaces import Embeddings
+
+_MOST_ROWS = 20_000
+# Fewer rows cannot be judged, whatever is found on them.
+_FEWEST_ROWS = 20
+_ENOUGH_ROWS_PER_DIMENSION = 10
+_ANCHORS = 10
+_ADVICE = {
+    "aligned": (0, "no seeds are needed"),
+    "doubtful": (5, "about 5 seeds"),
+    "not aligned": (15, "15 or more seeds, if the files hold the same kind of things at all"),
+}
+
+
+def add_parser(verbs: Any) -> None:
+    """Describe the verb."""
+    parser = add_verb(
+        verbs,
+        "check",
+        run,
+        "Say whether two files look alignable, and how many seeds are advisable.",
+        """  kedge check x.vec y.npz
+  kedge check en.vec fr.vec --limit 5000 --json
+
+Makes one quick attempt without seeds (`kedge discover` tries slower ways too) and writes nothing.
+Whatever the answer is, the exit code is 0.""",
+    )
+    add_spaces(parser)
+    parser.add_argument(
+        "--limit",
+        type=positive,
+        metavar="N",
+        default=_MOST_ROWS,
+        help=f"look only at the first N rows of each file; {_MOST_ROWS} at most",
+    )
+    add_random_state(parser)
+    add_device(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Read, try, and give advice."""
+    from kedge.cli.output import note, print_json
+    from kedge.spaces import read_embeddings
+
+    began = time.perf_counter()
+    limit = min(arguments.limit, _MOST_ROWS)
+    x, y = (read_embeddings(path, limit=limit) for path in (arguments.x, arguments.y))
+    note(f"{x.source}: {len(x)} x {x.dim}, {y.source}: {len(y)} x {y.dim}")
+    health = _quick_attempt(x, y, arguments) if min(len(x), len(y)) >= _FEWEST_ROWS else None
+    if health is None:
+        seeds, answer = None, f"fewer than {_FEWEST_ROWS} rows are too few to tell; give more rows of both spaces"
+    else:
+        seeds, answer = _ADVICE[health.verdict]
+    advice = [answer, *_cautions(x, y)]
+    described = {
+        "x": _described(x),
+        "y": _described(y),
+        "equal_keys": len(x.row_of.keys() & y.row_of.keys()),
+        "health": health,
+        "advisable_seeds": seeds,
+        "advice": "; ".join(advice),
+        "seconds": round(time.perf_counter() - began, 2),
+    }
+    if arguments.json:
+        print_json(described)
+    else:
+        _print_answer(described, advice, limit)
+    return 0
+
+
+def _quick_attempt(x: Embeddings, y: Embeddings, arguments: argparse.Namespace) -> Health:
+    """How the quickest of the ways to do without seeds went."""
+    from kedge.cli.progress import progress_bar
+    from kedge.discovery import AnchorDiscovery
+    from kedge.discovery.schedule import schedules_for
+
+    with progress_bar() as on_step:
+        discovery = AnchorDiscovery(
+            n_anchors=min(_ANCHORS, len(x), len(y)),
+            schedule=schedules_for(0)[0],
+            device=arguments.device,
+            random_state=arguments.random_state,
+            on_step=on_step,
+        )
+        return discovery.fit(x, y).health_
+
+
+def _described(space: Embeddings) -> dict[str, Any]:
+    return {
+        "file": space.source,
+        "rows": len(space),
+        "dimensions": space.dim,
+        "rows_per_dimension": round(len(space) / space.dim, 2),
+    }
+
+
+def _cautions(x: Embeddings, y: Embeddings) -> list[str]:
+    """What makes the answer less certain, if anything does."""
+    few = [name for name, space in (("X", x), ("Y", y)) if len(space) < _ENOUGH_ROWS_PER_DIMENSION * space.dim]
+    if not few:
+        return []
+    return [
+        f"caution: fewer than {_ENOUGH_ROWS_PER_DIMENSION} rows a dimension (in {' and '.join(few)}) is little, and "
+        "makes this less certain; more rows help"
+    ]
+
+
+def _print_answer(described: dict[str, Any], advice: list[str], limit: int) -> None:
+    """The same for people."""
+    from kedge.cli.output import command, health_line, results
+
+    console = results()
+    for name in ("x", "y"):
+        space = described[name]
+        first = "first " if space["rows"] == limit else ""
+        little = " (little)" if space["rows"] < _ENOUGH_ROWS_PER_DIMENSION * space["dimensions"] else ""
+        console.print(
+            f"{name.upper()}: {space['file']}, {first}{space['rows']} rows, {space['dimensions']} dimensions, "
+            f"{space['rows_per_dimension']:.1f} rows a dimension{little}",
+            markup=False,
+        )
+    console.print(f"equal keys in both: {described['equal_keys']}")
+    if described["equal_keys"]:
+        console.print(
+            "  if equal keys mean the same things, give them as seeds: two columns of keys in a file, then\n"
+            f"  {command()} discover {described['x']['file']} {described['y']['file']} --seeds FILE --out RUN",
+            markup=False,
+        )
+    if described["health"]:
+        console.print(f"one attempt without seeds: {health_line(described['health'])}")
+    console.print("[bold]advice[/]: " + "\n".join(advice))
