@@ -1,4 +1,4 @@
-"""What the benchmarks share: pairs of spaces from a data folder (`--data` or `KEDGE_DATA`), and what a run may see of them."""
+"""What the benchmarks share: pairs of spaces from a data folder (`--data` or `KEDGE_DATA`)."""
 
 from __future__ import annotations
 

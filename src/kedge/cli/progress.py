@@ -23,10 +23,10 @@ _LABELS = {
 
 @contextmanager
 def progress_bar() -> Iterator[OnStep]:
-    """Yield a callback for `on_step` that draws one bar a stage of every attempt."""
+    """Yield a callback for `on_step` that says what is being tried, and draws one bar a stage of it."""
     console = notes()
     with Progress(
-        TextColumn("{task.description:<38}"),
+        TextColumn("{task.description:<22}"),
         BarColumn(bar_width=24),
         TextColumn("{task.completed}/{task.total}"),
         TextColumn("{task.fields[figures]}"),
@@ -40,11 +40,12 @@ def progress_bar() -> Iterator[OnStep]:
 
         def on_step(step: Step) -> None:
             bar = (step.stage, step.attempt)
+            if step.attempt and step.attempt not in {attempt for _, attempt in tasks} and console.is_terminal:
+                console.print(f"kedge: {step.attempt}", markup=False)
             if bar not in tasks:
                 for done in tasks.values():  # a stage may end before its last possible step
                     progress.update(done, total=progress.tasks[done].completed)
-                label = _LABELS.get(step.stage, step.stage) + (f", {step.attempt}" if step.attempt else "")
-                tasks[bar] = progress.add_task(label, total=step.total, figures="")
+                tasks[bar] = progress.add_task(_LABELS.get(step.stage, step.stage), total=step.total, figures="")
             figures = "  ".join(f"{name} {value:.3g}" for name, value in step.figures.items())
             progress.update(tasks[bar], completed=step.index, figures=figures)
 

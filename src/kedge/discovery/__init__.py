@@ -1,9 +1,9 @@
 """The method: start, alternation, finish, the paper's optimiser, confidence, health, and the estimator."""
 
-from kedge.discovery.schedule import Schedule
 from kedge.discovery.estimator import AnchorDiscovery
 from kedge.discovery.judgement import Health
 from kedge.discovery.paper import PaperSettings
+from kedge.discovery.schedule import Schedule
 from kedge.discovery.steps import Step
 from kedge.discovery.storage import check_target, holds_run, load, read_description
 

@@ -43,9 +43,10 @@ def discover_by_alternation(
     attempts: list[tuple[Health, Finished]] = []
     ground = None
     for number, schedule in enumerate(schedules, start=1):
+        told = f"attempt {number} of {len(schedules)}: {schedule.describe(len(problem.seeds_x))}"
 
-        def record(step: Step, attempt: str = f"attempt {number} of {len(schedules)}") -> None:
-            history.append(replace(step, attempt=attempt if len(schedules) > 1 else ""))
+        def record(step: Step, attempt: str = told) -> None:
+            history.append(replace(step, attempt=attempt))
             on_step(history[-1])
 
         if ground is None or not ground.serves(schedule):

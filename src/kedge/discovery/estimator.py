@@ -26,7 +26,7 @@ from kedge.discovery.schedule import Schedule, schedules_for
 from kedge.discovery.steps import OnStep, Step
 from kedge.errors import InputError, NotFittedError
 from kedge.geometry import normalise, relative, unit
-from kedge.matching import DEFAULT_BUDGET, Match
+from kedge.matching import DEFAULT_BUDGET
 from kedge.spaces import Embeddings
 
 Method = Literal["alternate", "paper"]
@@ -222,7 +222,8 @@ class AnchorDiscovery:
     ) -> None:
         """Set the learned attributes, as NumPy arrays."""
         match = confidence.match
-        probability = confidence.of(_numpy(match.margin))
+        partners = _numpy(match.partner)
+        probability = confidence.of(np.arange(len(partners)), partners)
         pairs = np.stack([_numpy(rows) for rows in match.pairs()], axis=1)
         pairs = pairs[probability[pairs[:, 0]] >= self.min_confidence]
         # Surest first; among the equally sure, those with the greater margin.
@@ -230,7 +231,7 @@ class AnchorDiscovery:
 
         self.anchors_x_, self.anchors_y_ = _numpy(anchors), _numpy(alignment.snapped_anchors)
         self.anchor_is_seed_ = _numpy(problem.without_seeds(alignment.suspects).seed_partners(anchors) >= 0)
-        self.anchor_confidence_ = _anchor_confidence(self.anchors_x_, self.anchors_y_, match, probability)
+        self.anchor_confidence_ = confidence.of(self.anchors_x_, self.anchors_y_)
         self.anchor_vectors_ = _numpy(problem.x[anchors])
         self.free_anchors_ = _numpy(alignment.free_anchors)
         self.snapped_anchors_ = _numpy(problem.y[alignment.snapped_anchors])
@@ -240,7 +241,7 @@ class AnchorDiscovery:
             _numpy(problem.x[problem.seeds_x]),
             _numpy(problem.y[problem.seeds_y]),
         )
-        self.match_, self.confidence_ = _numpy(match.partner), probability
+        self.match_, self.confidence_ = partners, probability
         self.pairs_, self.pair_confidence_ = pairs, probability[pairs[:, 0]]
         self.map_ = _numpy(alignment.map)
         self.health_ = health
@@ -319,15 +320,6 @@ class AnchorDiscovery:
     def _check_fitted(self) -> None:
         if not hasattr(self, "map_"):
             raise NotFittedError("this AnchorDiscovery is not fitted yet; call fit first")
-
-
-def _anchor_confidence(
-    rows_x: NDArray[np.int64], rows_y: NDArray[np.int64], match: Match, probability: NDArray[np.float32]
-) -> NDArray[np.float32]:
-    """Probability (a,) of the snapped anchors: that of their row where it is its partner, else what that leaves."""
-    is_partner = _numpy(match.partner)[rows_x] == rows_y
-    chosen = probability[rows_x]
-    return np.where(is_partner, chosen, np.minimum(chosen, 1 - chosen))
 
 
 def _key_pairs(x: Embeddings, y: Embeddings, rows: NDArray[np.int64]) -> list[tuple[str, str]]:

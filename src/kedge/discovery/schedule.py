@@ -36,6 +36,13 @@ class Schedule:
                 f"Schedule: epsilon_start >= epsilon_end > 0 is needed, got {self.epsilon_start}, {self.epsilon_end}"
             )
 
+    def describe(self, seeds: int) -> str:
+        """What is tried, in a few words."""
+        start = f"{seeds} seed{'' if seeds == 1 else 's'}"
+        if self.fingerprints:
+            start = f"fingerprints and {start}" if seeds else "fingerprints"
+        return f"from {start}, {self.anneal_rounds} rounds"
+
 
 def schedules_for(seeds: int) -> tuple[Schedule, ...]:
     """What to try, quickest first, with so many seeds.

@@ -16,7 +16,7 @@ SEED_SHARE = 0.1
 
 # More seeds than this add memory, not precision, as coordinates.
 _MOST_COORDINATES = 300
-# Beside fingerprints, all seed coordinates together weigh this much: one seed says something about every row, but little.
+# Beside fingerprints, all seed coordinates together weigh this much: a seed says a little about every row.
 _SEEDS_BESIDE_FINGERPRINTS = 0.5
 _EPSILON = 0.05
 _ROUNDS = 3

@@ -23,9 +23,9 @@ from safetensors.numpy import load_file
 from safetensors.numpy import save as serialize
 
 from kedge import __version__
-from kedge.discovery.schedule import Schedule
 from kedge.discovery.judgement import VERDICTS, Health
 from kedge.discovery.paper import PaperSettings
+from kedge.discovery.schedule import Schedule
 from kedge.discovery.steps import Step
 from kedge.errors import InputError
 from kedge.spaces.atomic import atomic_folder

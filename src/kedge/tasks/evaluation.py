@@ -21,9 +21,10 @@ from kedge.tasks.retrieval import RetrievalScores, retrieval_scores
 class Evaluation:
     """Retrieval scores for four sets of anchors, and the shares of anchors and pairs that are right.
 
-    GT: the true counterparts of the anchors; Seed: the seeds alone (None without seeds); Found: free anchors; Snapped: the rows of
-    Y they were snapped to. `anchors_exact` is over the anchors that are no seeds, `pairs_precision` over the
-    pairs (None where there are none), `pairs_recall` over the rows of X that have a gold partner.
+    GT: the true counterparts of the anchors; Seed: the seeds alone (None without seeds); Found: free anchors;
+    Snapped: the rows of Y they were snapped to. `anchors_exact` is over the anchors that are no seeds,
+    `pairs_precision` over the pairs (None where there are none), `pairs_recall` over the rows of X that have a
+    gold partner.
     """
 
     gt: RetrievalScores
