@@ -9,7 +9,8 @@ from sklearn.base import clone
 
 import kedge
 from kedge import AnchorDiscovery, Embeddings, InputError, Schedule
-from kedge.discovery.profiles import similarity_profiles
+from kedge.discovery.fingerprints import fingerprints, similarity_profiles
+from kedge.discovery.schedule import schedules_for
 from kedge.errors import NotFittedError
 from kedge.geometry import centre_of, normalise, unit
 from kedge.tasks import evaluate, gold_by_key, search
@@ -103,18 +104,75 @@ def test_three_seeds_are_enough_for_spaces_much_alike(words, seed):
     assert sum(a == b for a, b in discovery.pair_keys_) > 1900
 
 
-def test_profiles_do_not_depend_on_how_a_space_is_turned_or_ordered(words):
+def test_fingerprints_do_not_depend_on_how_a_space_is_turned_or_ordered(words):
     rows = normalise(torch.from_numpy(words[1].vectors[:300].copy()), None)
     turn, _ = torch.linalg.qr(torch.randn(100, 100, generator=torch.Generator().manual_seed(0)))
     order = torch.randperm(300, generator=torch.Generator().manual_seed(1))
-    plain, turned = similarity_profiles(rows, 2**20), similarity_profiles((rows @ turn)[order], 2**28)
+    other = (rows @ turn)[order]
+    plain, turned = similarity_profiles(rows, 2**20), similarity_profiles(other, 2**28)
     assert plain.shape == (300, 256)
     torch.testing.assert_close(turned, plain[order], rtol=1e-2, atol=1e-3)
+    left, right = fingerprints(rows, other, 2**28, lambda step: None)
+    assert ((left[order] * right).sum(dim=1) > 0.99).all()
+    assert (left @ right.T).argmax(dim=1).tolist() == order.argsort().tolist()
 
 
-def test_schedules_follow_the_number_of_seeds():
-    assert Schedule.for_seeds(15) == Schedule()
-    assert Schedule.for_seeds(3).anneal_rounds > Schedule().anneal_rounds
+def test_what_is_tried_follows_the_number_of_seeds():
+    assert schedules_for(15)[0] == Schedule()
+    assert all(schedule.fingerprints for schedule in schedules_for(3))
+    assert schedules_for(0)[0].anneal_rounds < schedules_for(0)[1].anneal_rounds
+    assert Schedule().describe(15) == "from 15 seeds, 20 rounds"
+    assert schedules_for(1)[1].describe(1) == "from fingerprints and 1 seed, 100 rounds"
+    assert schedules_for(0)[1].describe(0) == "from fingerprints, 100 rounds"
+
+
+def test_no_seed_at_all_is_enough_for_spaces_much_alike(words):
+    steps = []
+    discovery = AnchorDiscovery(n_anchors=50, device="cpu", on_step=steps.append).fit(*words)
+    assert discovery.health_.verdict == "aligned"
+    assert sum(a == b for a, b in discovery.pair_keys_) > 1900
+    assert discovery.seeds_.shape == (0, 2)
+    assert not discovery.anchor_is_seed_.any()
+    assert "fingerprints" in {step.stage for step in steps}
+    result = evaluate(discovery, *words, gold_by_key(*words), complete=True)
+    assert result.seed is None
+    assert result.found.mrr > 0.9
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_wrong_seeds_are_named_and_do_no_harm(words, fitted, seed):
+    x, y = words
+    keys = np.random.default_rng(seed).choice(x.keys, 15, replace=False).tolist()
+    pairs = [*zip(keys[:3], [keys[1], keys[2], keys[0]], strict=True), *((key, key) for key in keys[3:])]
+    discovery = AnchorDiscovery(n_anchors=100, device="cpu").fit(x, y, pairs)
+    assert discovery.health_.verdict == "aligned"
+    assert discovery.seed_is_suspect_.tolist() == [True] * 3 + [False] * 12
+    assert sum(found == key for found, key in zip(discovery.seed_found_keys_, keys, strict=True)) >= 13
+    assert not set(discovery.anchor_keys_[:3]) & set(pairs[:3])  # anchors, but not as the wrong seeds say
+    assert discovery.anchor_is_seed_.sum() == 12
+    gold = gold_by_key(x, y)
+    clean, dirty = (evaluate(run, x, y, gold, complete=True).found.mrr for run in (fitted, discovery))
+    assert dirty > clean - 0.02
+
+
+def test_rows_without_a_counterpart_stay_without_one(words, word_seeds):
+    x, y = words
+    in_seeds = {key for key, _ in word_seeds}
+    only_x = [row for row, key in enumerate(x.keys) if row % 4 != 0 or key in in_seeds]
+    only_y = [row for row, key in enumerate(y.keys) if x.row_of[key] % 4 != 1 or key in in_seeds]
+    left, right = x.take(only_x), y.take(only_y)  # two thirds of the rows of each are in the other
+    discovery = AnchorDiscovery(n_anchors=50, device="cpu").fit(left, right, word_seeds)
+    assert discovery.health_.verdict == "aligned"
+    precision = np.mean([a == b for a, b in discovery.pair_keys_])
+    assert precision > 0.9
+    assert abs(discovery.pair_confidence_.mean() - precision) < 0.05
+    everything = AnchorDiscovery(n_anchors=50, device="cpu", min_confidence=0.0).fit(left, right, word_seeds)
+    assert len(everything.pairs_) > len(discovery.pairs_) + 50
+    assert np.mean([a == b for a, b in everything.pair_keys_]) < precision - 0.02
+    without = set(left.keys) - set(right.keys)
+    assert np.mean([key in discovery.unmatched_keys_x_ for key in without]) > 0.8
+    assert set(discovery.unmatched_keys_x_) | {a for a, _ in discovery.pair_keys_} == set(left.keys)
+    assert set(discovery.unmatched_keys_y_) | {b for _, b in discovery.pair_keys_} == set(right.keys)
 
 
 def test_sampled_annealing_finishes_on_everything(words, word_seeds):
@@ -172,7 +230,7 @@ def test_search_finds_the_same_word(fitted, words):
 def test_on_step_sees_every_stage(words, word_seeds):
     steps = []
     AnchorDiscovery(n_anchors=20, device="cpu", on_step=steps.append).fit(*words, word_seeds)
-    assert list(dict.fromkeys(step.stage for step in steps)) == ["anneal", "finish", "judge"]
+    assert list(dict.fromkeys(step.stage for step in steps)) == ["anneal", "finish", "chance", "confidence"]
     assert all(1 <= step.index <= step.total for step in steps)
 
 
@@ -200,8 +258,9 @@ SEEDS = [[0, 0], [1, 1], [2, 2], [3, 3]]
 @pytest.mark.parametrize(
     ("options", "arguments", "message"),
     [
-        ({}, {"seeds": SEEDS[:2]}, "at least 3 distinct pairs, got 2"),
-        ({}, {"seeds": []}, "at least 3 distinct pairs, got 0"),
+        ({"method": "paper"}, {"seeds": SEEDS[:2]}, "at least 3 distinct pairs, got 2"),
+        ({"method": "paper"}, {"seeds": []}, "at least 3 distinct pairs, got 0"),
+        ({"min_confidence": 1.5}, {"seeds": SEEDS}, "min_confidence must be between 0 and 1, got 1.5"),
         ({}, {"seeds": [*SEEDS, [0, 9]]}, "seeds contradict each other: .*'0', '0'.* and .*'0', '9'"),
         ({}, {"seeds": [*SEEDS, [9, 0]]}, "seeds contradict each other"),
         ({}, {"seeds": [*SEEDS, [300, 0]]}, "300 is no row of x; rows are 0 to 299"),

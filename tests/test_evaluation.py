@@ -17,7 +17,9 @@ def solved():
     turn, _ = np.linalg.qr(chance.standard_normal((16, 16)))
     spaces = Embeddings([f"x{i}" for i in range(40)], x), Embeddings([f"y{i}" for i in range(40)], (x @ turn))
     seeds = [(f"x{i}", f"y{i}") for i in range(12)]
-    discovery = AnchorDiscovery(device="cpu").fit(*spaces, seeds, anchors=[f"x{i}" for i in range(8, 16)])
+    discovery = AnchorDiscovery(min_confidence=0, device="cpu").fit(
+        *spaces, seeds, anchors=[f"x{i}" for i in range(8, 16)]
+    )
     assert discovery.anchor_keys_ == [(f"x{i}", f"y{i}") for i in range(8, 16)]
     assert len(discovery.pair_keys_) == 40
     return discovery, *spaces

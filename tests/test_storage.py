@@ -47,6 +47,7 @@ def test_files_are_readable_by_other_tools(run, fitted):
         "anchors.tsv",
         "pairs.tsv",
         "seeds.tsv",
+        "unmatched.tsv",
         "anchors.safetensors",
         "map.safetensors",
         "match.safetensors",
@@ -99,7 +100,7 @@ def test_damaged_runs_are_named(run, tmp_path):
     with pytest.raises(InputError, match="not valid JSON"):
         kedge.load(run)
     (run / "run.json").write_text("{}")
-    with pytest.raises(InputError, match="format 1 is needed"):
+    with pytest.raises(InputError, match="format 2 is needed"):
         kedge.load(run)
 
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from kedge.discovery import AnchorDiscovery
 
 EXIT_UNHEALTHY = 3
+# What a row's fingerprint takes while it is made, and of how many rows of a space there are any.
+_FINGERPRINT_BYTES, _FINGERPRINT_ROWS = 16_384, 20_000
 
 _SUSPECTS_SHOWN = 10
 
@@ -104,8 +106,9 @@ def run(arguments: argparse.Namespace) -> int:
     anchors = read_key_list(arguments.anchor_keys) if arguments.anchor_keys else None
     note(f"{x.source}: {len(x)} x {x.dim}, {y.source}: {len(y)} x {y.dim}, {len(seeds) or 'no'} seeds")
     if resolve_device(arguments.device).type == "cpu":
-        # Both spaces are held once more, normalised, and X up to twice more while it is mapped.
+        # Both spaces are held once more, normalised, and X up to twice more while it is mapped; fingerprints come on top.
         needed = arguments.memory + 3 * x.vectors.nbytes + y.vectors.nbytes
+        needed += _FINGERPRINT_BYTES * (min(len(x), _FINGERPRINT_ROWS) + min(len(y), _FINGERPRINT_ROWS))
         require_memory(needed, "--memory and the spaces", "give a smaller --memory, or fewer rows with --limit")
     inputs = {"x": describe_input(arguments.x, x), "y": describe_input(arguments.y, y)}
     if arguments.seeds:
@@ -167,6 +170,8 @@ def _print_summary(discovery: AnchorDiscovery, arguments: argparse.Namespace, ro
     )
     for (left, right), confidence in list(zip(discovery.pair_keys_, discovery.pair_confidence_, strict=True))[:5]:
         console.print(f"  {left} = {right}  ({confidence:.2f})", markup=False)
+    if not len(discovery.pairs_):
+        console.print("  no pair is probable enough to be listed; --min-confidence 0 lists all mutual ones")
     console.print(
         f"no match: {len(discovery.unmatched_keys_x_)} of {rows_x} rows of X, "
         f"{len(discovery.unmatched_keys_y_)} of {rows_y} rows of Y"

@@ -27,7 +27,7 @@ from kedge.geometry import principal_axes, relative, ridge, unit
 from kedge.matching import Match
 
 # Keeps directions in which Y hardly varies from taking over when free anchors are scaled to unit norm.
-_ANCHOR_PENALTY = 0.01
+_ANCHOR_PENALTY = 1e-4
 
 
 def discover_by_alternation(

@@ -166,7 +166,7 @@ def _health(agreement: float | None, by_chance: list[float], mutual: float, prob
     told += f", where a random start reaches {chance:.0%}" if by_chance else ""
     verdict: Verdict
     if score >= DOUBTFUL and not by_chance:
-        verdict = "doubtful"
+        score, verdict = DOUBTFUL, "doubtful"
         reason = f"Chance could not be measured on so few rows: {told}."
         advice = "Give more rows of both spaces; look at the pairs yourself."
     elif score >= ALIGNED:
