@@ -15,7 +15,7 @@ import argparse
 import itertools
 import json
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
@@ -59,11 +59,13 @@ def main() -> None:
     parser.add_argument("--states", type=int, default=4, help="random states a cell (4)")
     parser.add_argument("--jobs", type=int, default=1, help="processes of two threads each (1)")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--out", type=Path, help="write every run as a line of JSON")
+    parser.add_argument(
+        "--out", type=Path, help="write every run as a line of JSON; runs that are there already are not done again"
+    )
     arguments = parser.parse_args()
-    cases = grid(arguments.pairs, arguments.states)
-    print(f"{len(cases)} runs", flush=True)
-    results = {}
+    results = read_results(arguments.out) if arguments.out and arguments.out.exists() else {}
+    cases = [case for case in grid(arguments.pairs, arguments.states) if case not in results]
+    print(f"{len(cases)} runs to do, {len(results)} done before", flush=True)
     with ProcessPoolExecutor(arguments.jobs, get_context("spawn"), torch.set_num_threads, (2,)) as pool:
         waiting = {pool.submit(run, arguments.data, case, arguments.device): case for case in cases}
         for done in as_completed(waiting):
@@ -72,6 +74,12 @@ def main() -> None:
                 with arguments.out.open("a") as file:
                     file.write(json.dumps(asdict(waiting[done]) | done.result()) + "\n")
     report(results)
+
+
+def read_results(path: Path) -> dict[Case, dict]:
+    """What an earlier call wrote."""
+    lines = map(json.loads, path.read_text().splitlines())
+    return {Case(*(line[field.name] for field in fields(Case))): line for line in lines}
 
 
 def grid(pairs: list[str], states: int) -> list[Case]:
@@ -155,10 +163,15 @@ def report(results: dict[Case, dict]) -> None:
         and result["found"] >= FOUND
         for case, result in results.items()
     }
-    good = [results[case]["score"] for case in results if success[case]]
-    bad = [results[case]["score"] for case in results if not success[case]]
-    auroc = np.mean([(a > b) + (a == b) / 2 for a in good for b in bad])
-    print(f"{len(good)} successes, {len(bad)} failures; AUROC of the health score {auroc:.3f}\n")
+    for judged, label in (
+        (list(results), "all runs"),
+        ([c for c in results if c != c.reference], "without references"),
+    ):
+        good = [results[case]["score"] for case in judged if success[case]]
+        bad = [results[case]["score"] for case in judged if not success[case]]
+        auroc = np.mean([(a > b) + (a == b) / 2 for a in good for b in bad])
+        print(f"{label}: {len(good)} successes, {len(bad)} failures; AUROC of the health score {auroc:.3f}")
+    print()
     print("| verdict | successes | failures |\n|---|---|---|")
     for verdict in ("aligned", "doubtful", "not aligned"):
         said = [case for case in results if results[case]["verdict"] == verdict]
@@ -181,7 +194,7 @@ def mean_errors(runs: list[dict]) -> list[str]:
     """Mean calibration errors of the pairs that kedge lists by default, of all mutual pairs, and of the anchors."""
     listed = [[column[5:] for column in run["pairs"]] for run in runs]
     tables = (listed, [run["pairs"] for run in runs], [run["anchors"] for run in runs])
-    return [f"{np.mean([calibration_error(table) for table in each]):.3f}" for each in tables]
+    return [f"{np.mean([calibration_error(t) for t in each if np.sum(t[0])]):.3f}" for each in tables]
 
 
 if __name__ == "__main__":

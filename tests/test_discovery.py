@@ -260,6 +260,7 @@ SEEDS = [[0, 0], [1, 1], [2, 2], [3, 3]]
     [
         ({"method": "paper"}, {"seeds": SEEDS[:2]}, "at least 3 distinct pairs, got 2"),
         ({"method": "paper"}, {"seeds": []}, "at least 3 distinct pairs, got 0"),
+        ({"schedule": Schedule()}, {"seeds": []}, "nothing to start from; give seeds, or a Schedule with fingerprints"),
         ({"min_confidence": 1.5}, {"seeds": SEEDS}, "min_confidence must be between 0 and 1, got 1.5"),
         ({}, {"seeds": [*SEEDS, [0, 9]]}, "seeds contradict each other: .*'0', '0'.* and .*'0', '9'"),
         ({}, {"seeds": [*SEEDS, [9, 0]]}, "seeds contradict each other"),
@@ -373,3 +374,20 @@ def test_duplicate_rows_are_harmless(rotated):
     discovery = AnchorDiscovery(n_anchors=20, device="cpu").fit(space, y, SEEDS)
     assert len(set(discovery.anchors_y_.tolist())) == 20
     assert np.isfinite(discovery.confidence_).all()
+
+
+def test_rows_that_all_come_twice_have_no_match_and_no_nonsense(rotated):
+    x, y = rotated(n=200)
+    for seeds in ([], SEEDS):
+        discovery = AnchorDiscovery(n_anchors=20, device="cpu").fit(x, np.repeat(y[:100], 2, axis=0), seeds)
+        assert discovery.health_.verdict == "doubtful"
+        assert discovery.health_.agreement is None
+        assert len(discovery.pairs_) == 0
+        assert np.isfinite(discovery.map_).all()
+        assert np.isfinite(discovery.free_anchors_).all()
+
+
+def test_spaces_in_which_all_rows_look_alike_are_not_aligned():
+    for rows in (np.eye(80), np.eye(2)):
+        discovery = AnchorDiscovery(n_anchors=2, center=False, device="cpu").fit(rows, rows[::-1].copy())
+        assert discovery.health_.verdict != "aligned"

@@ -20,6 +20,7 @@ from kedge.geometry import (
     refine_rotation,
     relative,
     ridge,
+    standardise,
     unit,
     whiten,
 )
@@ -155,3 +156,11 @@ def test_exponential_map_agrees_with_geotorch():
     exponential_map(base, ours).sin().sum().backward()
     layer.weight.sin().sum().backward()
     torch.testing.assert_close(ours.grad, parametrisation.original.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_standardise_leaves_constant_columns_at_zero():
+    columns = torch.stack([torch.full((20000,), 0.1), torch.linspace(0, 1, 20000)], dim=1)
+    standard = standardise(columns)
+    assert (standard[:, 0] == 0).all()
+    assert float(standard[:, 1].mean()) == pytest.approx(0, abs=1e-5)
+    assert float(standard[:, 1].std()) == pytest.approx(1, abs=1e-3)

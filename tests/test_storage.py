@@ -184,3 +184,10 @@ def test_a_failed_save_leaves_the_old_run(fitted, run, monkeypatch):
         fitted.save(run, overwrite=True)
     assert {path.name: path.read_bytes() for path in run.iterdir()} == before
     assert [path.name for path in run.parent.iterdir()] == ["run"]
+
+
+@pytest.mark.parametrize("text", ["space\tkey\nX\tnope\n", "space\tkey\nQ\tnope\n", "space\tkey\n" + "X\tnope\n" * 99])
+def test_a_damaged_table_of_unmatched_rows_is_refused(run, text):
+    (run / "unmatched.tsv").write_text(text)
+    with pytest.raises(InputError, match="damaged or incomplete"):
+        kedge.load(run)

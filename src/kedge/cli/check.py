@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     x, y = (read_embeddings(path, limit=limit) for path in (arguments.x, arguments.y))
     note(f"{x.source}: {len(x)} x {x.dim}, {y.source}: {len(y)} x {y.dim}")
     health = _quick_attempt(x, y, arguments) if min(len(x), len(y)) >= _FEWEST_ROWS else None
-    if health is None or not health.agreement:
+    if health is None or health.agreement is None or health.chance is None:
         seeds, answer = None, "too few rows to tell; give more of both spaces"
     else:
         seeds, answer = _ADVICE[health.verdict]

@@ -106,7 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
     anchors = read_key_list(arguments.anchor_keys) if arguments.anchor_keys else None
     note(f"{x.source}: {len(x)} x {x.dim}, {y.source}: {len(y)} x {y.dim}, {len(seeds) or 'no'} seeds")
     if resolve_device(arguments.device).type == "cpu":
-        # Both spaces are held once more, normalised, and X up to twice more while it is mapped; fingerprints come on top.
+        # Both spaces are held once more, normalised, and X up to twice more while it is mapped; besides fingerprints.
         needed = arguments.memory + 3 * x.vectors.nbytes + y.vectors.nbytes
         needed += _FINGERPRINT_BYTES * (min(len(x), _FINGERPRINT_ROWS) + min(len(y), _FINGERPRINT_ROWS))
         require_memory(needed, "--memory and the spaces", "give a smaller --memory, or fewer rows with --limit")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from kedge.discovery.alignment import Alignment
+from kedge.discovery.alignment import Alignment, fit_map
 from kedge.discovery.anchors import snap
 from kedge.discovery.annealing import Finished, anneal, finish
 from kedge.discovery.judgement import Health
@@ -62,8 +62,9 @@ def discover_by_alternation(
     free = unit(ridge(problem.y[rows_y], coordinates, _ANCHOR_PENALTY).T)
     suspects = suspect_seeds(problem, best.map) & (health.verdict == "aligned")
     trusted = problem.without_seeds(suspects)
-    snapped = snap(trusted, anchors, unit(problem.x[anchors] @ best.map), best.match.column_hubness)
-    return Alignment(best.map, best.match, free, snapped, suspects, tuple(history), best.settled)
+    final_map = fit_map(trusted, rows_x, rows_y) if bool(suspects.any()) else best.map
+    snapped = snap(trusted, anchors, unit(problem.x[anchors] @ final_map), best.match.column_hubness)
+    return Alignment(final_map, best.match, free, snapped, suspects, tuple(history), best.settled)
 
 
 @dataclass(frozen=True)

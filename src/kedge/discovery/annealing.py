@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -62,12 +63,12 @@ class Finished:
 def finish(problem: Problem, rotation: Tensor, rounds: int, on_step: OnStep) -> Finished:
     """Hard rounds over all rows and axes, from a rotation (dx, dy), until the share of mutual pairs settles."""
     current = rotation
-    share = 0.0
+    share = math.inf
     for index in range(1, rounds + 1):
         match = match_csls(unit(problem.x @ current), problem.y, budget=problem.budget)
         previous, share = share, float(match.mutual.float().mean())
         on_step(Step("finish", index, rounds, {"mutual": share}))
-        settled = abs(share - previous) < _SETTLED
+        settled = share > 0 and abs(share - previous) < _SETTLED
         if settled or index == rounds:
             break
         current = fit_map(problem, *match.pairs())

@@ -39,7 +39,7 @@ _UNCLAIMED, _CLAIMED = 0.7, 0.2
 
 @dataclass(frozen=True)
 class Confidence:
-    """A match of all rows by maps that had not seen them, and what it is worth.
+    """A match of all rows by maps that had not seen them (any match, where it is worth nothing), and what it is worth.
 
     `paired` (n,) is the probability that a row's partner is right if the two are a mutual pair, `least` that of
     the least sure pair.
@@ -66,10 +66,12 @@ def measure_confidence(
     """Match again by maps that had not seen the rows, and measure what the margins are worth."""
     # What the pairs are worth if the spaces are aligned, times whether they are.
     trust = float(np.clip((health.score - DOUBTFUL) / (ALIGNED - DOUBTFUL), 0, 1))
+    if trust == 0:
+        return Confidence(match, np.zeros(len(problem.x), dtype=np.float32), 0.0)
     mapped = cross_fitted(problem, match, generator)
     honest = match_csls(mapped, problem.y, budget=problem.budget)
     rows, partners = honest.pairs()
-    if trust == 0 or not len(rows):
+    if not len(rows):
         return Confidence(honest, np.zeros(len(problem.x), dtype=np.float32), 0.0)
     per_round = max(1, int(_TAKEN_SHARE * len(rows)))
     rounds = min(5, -(-_TAKEN // per_round))

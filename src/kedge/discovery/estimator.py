@@ -57,7 +57,8 @@ class AnchorDiscovery:
     min_confidence : float
         Mutual pairs that are less probable than this are not listed; their rows have no match.
     memory_budget : int
-        Bytes for the temporaries of matching; normalised copies of the spaces and a few vectors a row come on top.
+        Bytes for the temporaries of matching; normalised copies of the spaces and, with few seeds, fingerprints (some
+        16 kB for each of at most 20,000 rows a side) come on top.
     device : str
         "auto", "cpu", "cuda" or "cuda:N".
     random_state : int
@@ -177,6 +178,10 @@ class AnchorDiscovery:
             if space.dim < 2:
                 raise InputError(f"{space.source}: at least 2 dimensions are needed, a direction has none to differ in")
         seed_rows = as_seed_rows(seeds, space_x, space_y, _FEWEST_SEEDS[self.method, self.init])
+        if self.schedule and not self.schedule.fingerprints and not len(seed_rows):
+            raise InputError(
+                "schedule: there is nothing to start from; give seeds, or a Schedule with fingerprints=True"
+            )
         if anchors is None:
             check_anchor_count(self.n_anchors, len(space_x), len(space_y))
             anchor_rows = None

@@ -37,7 +37,7 @@ def fingerprints(x: Tensor, y: Tensor, budget: int, on_step: OnStep) -> tuple[Te
     covariance = sum((rows.T @ rows).double() / len(rows) for rows in described) / 2
     variances, axes = torch.linalg.eigh(covariance)
     kept = slice(-_COMPONENTS, None)
-    floor = torch.finfo(x.dtype).eps * variances[-1]
+    floor = max(torch.finfo(x.dtype).eps * float(variances[-1]), torch.finfo(x.dtype).tiny)  # also where all are alike
     basis = (axes[:, kept] / variances[kept].clamp_min(floor).sqrt()).to(x.dtype)
     left, right = (unit(rows @ basis) for rows in described)
     return left, right

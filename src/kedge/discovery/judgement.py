@@ -45,15 +45,16 @@ class Health:
     """The label-free answer: `score` in [0, 1], a verdict, and one sentence each of reason and advice.
 
     `agreement` is the share of pairs that the half of the pairs they are not in predicts; `chance` the most that
-    random starts reach on the same spaces; `mutual` the share of rows in mutual pairs.
+    random starts reach on the same spaces (either is None where there are too few rows to measure it); `mutual` the
+    share of rows in mutual pairs.
     """
 
     score: float
     verdict: Verdict
     reason: str
     advice: str
-    agreement: float
-    chance: float
+    agreement: float | None
+    chance: float | None
     mutual: float
 
 
@@ -138,7 +139,8 @@ def _sample_of_match(problem: Problem, match: Match, generator: torch.Generator)
     drawn = torch.randperm(len(problem.x), generator=generator)[:_SAMPLE].to(problem.x.device)
     partners = torch.unique(match.partner[drawn])
     if len(partners) < min(_SAMPLE, len(problem.y)):  # fill up, so that rows keep rivals
-        others = torch.randperm(len(problem.y), generator=generator)[:_SAMPLE].to(problem.y.device)
+        others = torch.randperm(len(problem.y), generator=generator).to(problem.y.device)
+        others = others[~torch.isin(others, partners)][: _SAMPLE - len(partners)]
         partners = torch.unique(torch.cat([partners, others]))
     sample = replace(problem.without_seeds(), x=problem.x[drawn], y=problem.y[partners])
     return sample, Match(
@@ -156,8 +158,8 @@ def _health(agreement: float | None, by_chance: list[float], mutual: float, prob
             verdict="doubtful",
             reason=f"Nothing can be said: there are fewer than {_FEWEST_PAIRS} pairs in a half of what was judged.",
             advice="Give more rows of both spaces; look at the pairs yourself.",
-            agreement=0.0,
-            chance=0.0,
+            agreement=None,
+            chance=None,
             mutual=mutual,
         )
     chance = max(by_chance, default=0.0)
@@ -181,7 +183,7 @@ def _health(agreement: float | None, by_chance: list[float], mutual: float, prob
         verdict = "not aligned"
         reason = f"The pairs do not support each other: {told}."
         advice = _remedy(problem)
-    return Health(score, verdict, reason, advice, agreement, chance, mutual)
+    return Health(score, verdict, reason, advice, agreement, chance if by_chance else None, mutual)
 
 
 def _remedy(problem: Problem) -> str:

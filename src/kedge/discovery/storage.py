@@ -171,9 +171,15 @@ def load(folder: str | Path) -> AnchorDiscovery:
                 raise ValueError(f"{name} has {len(keys)} rows instead of {len(tensors[array])}")
             setattr(discovery, attribute, keys)
         discovery.seed_found_keys_ = [row["found"] for row in read_table(folder / "seeds.tsv")]
-        unmatched = [(row["space"], row["key"]) for row in read_table(folder / "unmatched.tsv")]
-        discovery.unmatched_keys_x_ = [key for space, key in unmatched if space == "X"]
-        discovery.unmatched_keys_y_ = [key for space, key in unmatched if space == "Y"]
+        unmatched: dict[str, list[str]] = {"X": [], "Y": []}
+        for row in read_table(folder / "unmatched.tsv"):
+            unmatched[row["space"]].append(row["key"])
+        discovery.unmatched_keys_x_, discovery.unmatched_keys_y_ = unmatched["X"], unmatched["Y"]
+        for space, names in unmatched.items():
+            if len(names) + len(discovery.pairs_) != run["counts"][f"rows_{space.lower()}"]:
+                raise ValueError(
+                    f"unmatched.tsv names {len(names)} rows of {space}, which is not all that are in no pair"
+                )
     except InputError:
         raise
     except Exception as error:  # whatever a damaged JSON, TSV or safetensors file leads to
@@ -253,6 +259,7 @@ def _description(discovery: AnchorDiscovery) -> dict[str, Any]:
         "settings": settings,
         "counts": {
             "rows_x": len(discovery.match_),
+            "rows_y": len(discovery.unmatched_keys_y_) + len(discovery.pairs_),
             "dim_x": discovery.map_.shape[0],
             "dim_y": discovery.map_.shape[1],
             "seeds": len(discovery.seeds_),

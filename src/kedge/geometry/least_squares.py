@@ -35,7 +35,9 @@ def refine_rotation(source: Tensor, target: Tensor, rotation: Tensor, prior_pair
     result is the rotation, with many it is the least-squares map, which also scales and shears.
     """
     mapped = source @ rotation
-    scale = (mapped * target).sum() / (mapped * mapped).sum()
+    scale = (mapped * target).sum() / (mapped * mapped).sum().clamp_min(
+        torch.finfo(source.dtype).tiny
+    )  # or no row at all
     prior = rotation * scale
     gram, residual = (source.T @ source).double(), (source.T @ (target - source @ prior)).double()
     gram.diagonal().add_(prior_pairs / source.shape[1])  # unit rows: a pair adds 1/d to each eigenvalue on average

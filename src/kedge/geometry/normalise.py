@@ -33,8 +33,11 @@ def normalise(vectors: Tensor, centre: Tensor | None) -> Tensor:
 
 def standardise(columns: Tensor) -> Tensor:
     """Columns of (n, q) with mean 0 and deviation 1; a constant column becomes 0."""
-    centred = columns - columns.mean(dim=0)
-    return centred / centred.square().mean(dim=0).sqrt().clamp_min(torch.finfo(columns.dtype).tiny)
+    limits = torch.finfo(columns.dtype)
+    centred = columns - columns.mean(dim=0, dtype=torch.float64).to(columns.dtype)
+    rounding = 8 * limits.eps * columns.abs().amax(dim=0)  # what a constant column may still vary by
+    spread = centred.square().mean(dim=0).sqrt()
+    return centred * (spread > rounding) / spread.clamp_min(limits.tiny)
 
 
 def whiten(vectors: Tensor, strength: float) -> Tensor:
