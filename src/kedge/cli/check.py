@@ -89,7 +89,7 @@ def _quick_attempt(x: Embeddings, y: Embeddings, arguments: argparse.Namespace) 
     with progress_bar() as on_step:
         discovery = AnchorDiscovery(
             n_anchors=min(_ANCHORS, len(x), len(y)),
-            schedule=schedules_for(0)[0],
+            schedule=schedules_for(1)[0],
             device=arguments.device,
             random_state=arguments.random_state,
             on_step=on_step,

@@ -28,6 +28,8 @@ from kedge.matching import Match
 
 # Keeps directions in which Y hardly varies from taking over when free anchors are scaled to unit norm.
 _ANCHOR_PENALTY = 1e-4
+# Finishing rounds after which an attempt is judged; only the best is finished to the end.
+_ROUNDS_TO_JUDGE = 4
 
 
 def discover_by_alternation(
@@ -51,11 +53,14 @@ def discover_by_alternation(
 
         if ground is None or not ground.serves(schedule):
             ground = _prepare(problem, schedule, generator, record)
-        finished = finish(problem, _rotation(ground, schedule, record), schedule.finish_rounds, record)
+        rounds = min(_ROUNDS_TO_JUDGE, schedule.finish_rounds)
+        finished = finish(problem, _rotation(ground, schedule, record), rounds, record)
         attempts.append((health_of(finished.match), finished))
         if attempts[-1][0].verdict == "aligned":
             break
     health, best = max(attempts, key=lambda attempt: attempt[0].score)
+    if not best.settled and schedule.finish_rounds > rounds:
+        best = finish(problem, best.map, schedule.finish_rounds - rounds, record)
     rows_x, rows_y = best.match.pairs()
     # Which free anchors give the rows of Y the coordinates that their partners have? Least squares says.
     coordinates = relative(problem.x[rows_x], problem.x[anchors])

@@ -52,8 +52,8 @@ def transport_step(
     received = b.new_zeros(len(b))  # what each column gets when every row sends 1/n
     peaks = 0.0
     offset = potential / epsilon
-    for rows, block in row_blocks(a, b, budget):
-        block.mul_(1 / epsilon).add_(offset)
+    for rows, block in row_blocks(a / epsilon, b, budget):
+        block.add_(offset)
         block.sub_(block.amax(dim=1, keepdim=True)).exp_()  # the greatest entry of a row is now 1
         share = 1 / block.sum(dim=1)
         targets[rows] = (block @ values) * share[:, None]
