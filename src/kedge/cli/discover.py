@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from kedge.discovery import AnchorDiscovery
 
 EXIT_UNHEALTHY = 3
-# What a row's fingerprint takes while it is made, and of how many rows of a space there are any.
-_FINGERPRINT_BYTES, _FINGERPRINT_ROWS = 16_384, 20_000
-
+# What a row's fingerprint takes while it is made.
+_FINGERPRINT_BYTES = 16_384
 _SUSPECTS_SHOWN = 10
 
 
@@ -95,6 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
     from kedge.cli.provenance import describe_input
     from kedge.discovery import AnchorDiscovery, check_target
     from kedge.discovery.devices import resolve_device
+    from kedge.discovery.schedule import FINGERPRINT_ROWS
     from kedge.spaces import read_embeddings, read_key_list, read_pairs
     from kedge.spaces.memory import require_memory
 
@@ -108,7 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
     if resolve_device(arguments.device).type == "cpu":
         # Both spaces are held once more, normalised, and X up to twice more while it is mapped; besides fingerprints.
         needed = arguments.memory + 3 * x.vectors.nbytes + y.vectors.nbytes
-        needed += _FINGERPRINT_BYTES * (min(len(x), _FINGERPRINT_ROWS) + min(len(y), _FINGERPRINT_ROWS))
+        needed += _FINGERPRINT_BYTES * (min(len(x), FINGERPRINT_ROWS) + min(len(y), FINGERPRINT_ROWS))
         require_memory(needed, "--memory and the spaces", "give a smaller --memory, or fewer rows with --limit")
     inputs = {"x": describe_input(arguments.x, x), "y": describe_input(arguments.y, y)}
     if arguments.seeds:

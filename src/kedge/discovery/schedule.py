@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from kedge.errors import InputError
 
+FINGERPRINT_ROWS = 20_000
+"""Of at most so many rows of a space fingerprints are taken."""
+
 # With fewer seeds than this, fingerprints help them from the first attempt on.
 _FEW_SEEDS = 10
 
@@ -49,9 +52,9 @@ def schedules_for(seeds: int) -> tuple[Schedule, ...]:
 
     Fingerprints need all the rows they can get: in small samples drawn apart, few rows have their counterpart.
     """
-    quick = Schedule(sample_size=20_000, anneal_rounds=30, fingerprints=True)
-    slow = Schedule(sample_size=20_000, anneal_rounds=100, fingerprints=True)
-    cooler = Schedule(sample_size=20_000, anneal_rounds=60, epsilon_start=0.07, fingerprints=True)
+    quick = Schedule(sample_size=FINGERPRINT_ROWS, anneal_rounds=30, fingerprints=True)
+    slow = Schedule(sample_size=FINGERPRINT_ROWS, anneal_rounds=100, fingerprints=True)
+    cooler = Schedule(sample_size=FINGERPRINT_ROWS, anneal_rounds=60, epsilon_start=0.07, fingerprints=True)
     if seeds >= _FEW_SEEDS:
         return Schedule(), slow, cooler
     return (quick, slow, cooler) if seeds else (slow, cooler)  # without any, a quick attempt is seldom enough
