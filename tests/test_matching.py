@@ -14,7 +14,8 @@ from kedge.geometry import unit
 from kedge.matching import (
     BlockedSoftmin,
     assign_distinct,
-    best_two_both_ways,
+    best_partners,
+    greatest,
     hubness,
     match_csls,
     row_blocks,
@@ -64,20 +65,37 @@ def test_top_k(size, k):
     torch.testing.assert_close((a @ b.T).gather(1, indices), expected.values)
 
 
+@given(st.integers(1, 5), st.integers(1, 3000), st.integers(1, 11), st.integers(0, 1000))
+@settings(deadline=None, max_examples=30)
+def test_greatest_in_groups_is_a_selection_from_all(n, m, k, seed):
+    block = torch.randn(n, m, generator=torch.Generator().manual_seed(seed)).round(decimals=1)  # with ties
+    values, columns = greatest(block, min(k, m))
+    torch.testing.assert_close(values, block.topk(min(k, m), dim=1).values)
+    torch.testing.assert_close(block.gather(1, columns), values)
+    assert all(len(set(row)) == len(row) for row in columns.tolist())
+
+
 @given(sizes)
 @settings(deadline=None, max_examples=30)
-def test_best_two_both_ways(size):
+def test_best_partners(size):
     n, m, seed = size
     a, b = rows(n, seed=seed), rows(m, seed=seed + 1)
     penalties = torch.rand(n + m, generator=torch.Generator().manual_seed(seed))
-    forward, backward = best_two_both_ways(a, b, penalties[:n], penalties[n:], budget=SMALL_BUDGET)
+    partner, margin = best_partners(a, b, penalties[:n], penalties[n:], budget=SMALL_BUDGET)
     dense = a @ b.T - penalties[:n, None] - penalties[n:]
-    for best, matrix in ((forward, dense), (backward, dense.T)):
-        ordered = matrix.sort(dim=1, descending=True).values
-        torch.testing.assert_close(best.value, ordered[:, 0])
-        torch.testing.assert_close(matrix.gather(1, best.index[:, None])[:, 0], ordered[:, 0])
-        second = ordered[:, 1] if ordered.shape[1] > 1 else torch.full_like(best.value, -torch.inf)
-        torch.testing.assert_close(best.runner_up, second)
+    assert partner.tolist() == dense.argmax(dim=1).tolist()
+    for row, column in enumerate(partner.tolist()):
+        rivals = torch.cat([dense[row, torch.arange(m) != column], dense[torch.arange(n) != row, column]])
+        lead = float(dense[row, column] - rivals.max()) if len(rivals) else torch.inf
+        assert float(margin[row]) == pytest.approx(lead, abs=1e-6)
+
+
+def test_equal_rows_are_nobodys_first_choice():
+    a = rows(20)
+    doubled = torch.cat([a, a[:3]])
+    match = match_csls(doubled, a)
+    assert not match.mutual[[0, 1, 2, 20, 21, 22]].any()
+    assert match.mutual[3:20].all()
 
 
 @given(sizes)

@@ -60,7 +60,7 @@ def discover_by_alternation(
             break
     health, best = max(attempts, key=lambda attempt: attempt[0].score)
     if not best.settled and schedule.finish_rounds > rounds:
-        best = finish(problem, best.map, schedule.finish_rounds - rounds, record)
+        best = finish(problem, fit_map(problem, *best.match.pairs()), schedule.finish_rounds - rounds, record)
     rows_x, rows_y = best.match.pairs()
     # Which free anchors give the rows of Y the coordinates that their partners have? Least squares says.
     coordinates = relative(problem.x[rows_x], problem.x[anchors])

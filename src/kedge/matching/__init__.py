@@ -3,22 +3,22 @@
 from kedge.matching.assignment import assign_distinct
 from kedge.matching.blocks import DEFAULT_BUDGET, row_blocks
 from kedge.matching.csls import Match, hubness, match_csls
-from kedge.matching.neighbours import BestTwo, best_two_both_ways, top_k
+from kedge.matching.neighbours import best_partners, greatest, top_k
 from kedge.matching.sinkhorn import SinkhornResult, epsilon_schedule, sinkhorn
 from kedge.matching.softmin import BlockedSoftmin, Softmin
 from kedge.matching.transport import TransportStep, transport_step
 
 __all__ = [
     "DEFAULT_BUDGET",
-    "BestTwo",
     "BlockedSoftmin",
     "Match",
     "SinkhornResult",
     "Softmin",
     "TransportStep",
     "assign_distinct",
-    "best_two_both_ways",
+    "best_partners",
     "epsilon_schedule",
+    "greatest",
     "hubness",
     "match_csls",
     "row_blocks",

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from kedge.matching.blocks import DEFAULT_BUDGET
-from kedge.matching.neighbours import best_two_both_ways, top_k
+from kedge.matching.neighbours import best_partners, top_k
 
 NEIGHBOURS = 10
 
@@ -50,10 +49,6 @@ def match_csls(a: Tensor, b: Tensor, neighbours: int = NEIGHBOURS, *, budget: in
     """Match unit rows a (n, d) and b (m, d) by <a_i, b_j> - hubness_i - hubness_j."""
     row_hubness = hubness(a, b, neighbours, budget=budget)
     column_hubness = hubness(b, a, neighbours, budget=budget)
-    forward, backward = best_two_both_ways(a, b, row_hubness, column_hubness, budget=budget)
-    partner = forward.index
-    chosen_back = backward.index[partner] == torch.arange(len(a), device=a.device)
-    rival = torch.where(chosen_back, backward.runner_up[partner], backward.value[partner])
-    margin = forward.value - torch.maximum(forward.runner_up, rival)
-    # Exact ties (two equal rows) are nobody's first choice.
+    partner, margin = best_partners(a, b, row_hubness, column_hubness, budget=budget)
+    # Exact ties (two equal rows) are nobody's first choice: their margin is 0.
     return Match(partner, margin, column_hubness)

@@ -1,13 +1,13 @@
-"""Nearest neighbours by similarity: top-k, and the best two in both directions."""
+"""Nearest neighbours by similarity: top-k, and the best partner with its lead over all rivals."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from kedge.matching.blocks import DEFAULT_BUDGET, row_blocks
+
+_GROUP = 64
 
 
 def top_k(a: Tensor, b: Tensor, k: int, *, budget: int = DEFAULT_BUDGET) -> tuple[Tensor, Tensor]:
@@ -19,51 +19,65 @@ def top_k(a: Tensor, b: Tensor, k: int, *, budget: int = DEFAULT_BUDGET) -> tupl
     values = a.new_empty(len(a), k)
     indices = torch.empty(len(a), k, dtype=torch.int64, device=a.device)
     for rows, block in row_blocks(a, b, budget):
-        values[rows], indices[rows] = block.topk(k, dim=1)
+        values[rows], indices[rows] = greatest(block, k)
     return values, indices
 
 
-@dataclass(frozen=True)
-class BestTwo:
-    """For each of n rows: the best partner `index` (n,), its `value` (n,), and the second best value (n,)."""
+def greatest(block: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k greatest values (n, k) of each row of a block (n, m), best first, and their columns (n, k).
 
-    index: Tensor
-    value: Tensor
-    runner_up: Tensor
-
-
-def best_two_both_ways(
-    a: Tensor,
-    b: Tensor,
-    row_penalty: Tensor,
-    column_penalty: Tensor,
-    *,
-    budget: int = DEFAULT_BUDGET,
-) -> tuple[BestTwo, BestTwo]:
-    """Best partners by s_ij = <a_i, b_j> - row_penalty_i - column_penalty_j, in one pass for both directions.
-
-    Returns the best columns for the rows of a (n, d) and the best rows for the rows of b (m, d). Where there
-    is only one candidate the runner-up is -inf.
+    Of groups of columns, only the k with the greatest maxima can hold them; and maxima are cheap, selecting is not.
     """
-    forward = BestTwo(
-        torch.empty(len(a), dtype=torch.int64, device=a.device),
-        a.new_empty(len(a)),
-        a.new_full((len(a),), -torch.inf),
-    )
-    index = torch.zeros(len(b), dtype=torch.int64, device=a.device)
-    first, second = a.new_full((2, len(b)), -torch.inf)
+    n, m = block.shape
+    groups = m // _GROUP
+    if groups < 4 * k:
+        values, columns = block.topk(k, dim=1)
+        return values, columns
+    grouped = groups * _GROUP
+    maxima = block[:, :grouped].view(n, groups, _GROUP).amax(dim=2)
+    chosen = maxima.topk(k, dim=1, sorted=False).indices
+    members = torch.arange(_GROUP, device=block.device)
+    candidates = (chosen[:, :, None] * _GROUP + members).view(n, -1)
+    left_over = torch.arange(grouped, m, device=block.device).expand(n, -1)
+    candidates = torch.cat([candidates, left_over], dim=1)
+    values, positions = block.gather(1, candidates).topk(k, dim=1)
+    return values, candidates.gather(1, positions)
+
+
+def best_partners(
+    a: Tensor, b: Tensor, row_penalty: Tensor, column_penalty: Tensor, *, budget: int = DEFAULT_BUDGET
+) -> tuple[Tensor, Tensor]:
+    """Best partners by s_ij = <a_i, b_j> - row_penalty_i - column_penalty_j, and their lead, in one pass.
+
+    Returns for each row of a (n, d) its best row of b (m, d), as `partner` (n,), and by how much that beats the best
+    rival, `margin` (n,): another partner for the row, or another row for the partner. Infinite where there is no rival.
+    """
+    partner = torch.empty(len(a), dtype=torch.int64, device=a.device)
+    value = a.new_empty(len(a))
+    rival = a.new_full((len(a),), -torch.inf)
+    turned_down = a.new_full((len(b),), -torch.inf)  # for each column, the best row that prefers another
     for rows, block in row_blocks(a, b, budget):
         block.sub_(column_penalty).sub_(row_penalty[rows, None])
-        values, columns = block.topk(min(2, len(b)), dim=1)
-        forward.index[rows], forward.value[rows] = columns[:, 0], values[:, 0]
+        values, columns = greatest(block, min(2, len(b)))
+        partner[rows], value[rows] = columns[:, 0], values[:, 0]
         if len(b) > 1:
-            forward.runner_up[rows] = values[:, 1]
-        # Columns: max, hide it, max again. (topk along the rows of a block is several times slower.)
-        block_first, block_index = block.max(dim=0)
-        block.scatter_(0, block_index[None], -torch.inf)
-        block_second = block.amax(dim=0)
-        better = block_first > first
-        second = torch.maximum(torch.minimum(first, block_first), torch.maximum(second, block_second))
-        index = torch.where(better, block_index + rows.start, index)
-        first = torch.maximum(first, block_first)
-    return forward, BestTwo(index, first, second)
+            rival[rows] = values[:, 1]
+        block.scatter_(1, columns[:, :1], -torch.inf)
+        torch.maximum(turned_down, block.amax(dim=0), out=turned_down)
+    rival = torch.maximum(rival, turned_down[partner])
+    return partner, value - torch.maximum(rival, _best_of_the_others(partner, value, len(b)))
+
+
+def _best_of_the_others(group: Tensor, value: Tensor, groups: int) -> Tensor:
+    """For each of n values the greatest (n,) among the others of its group, -inf where it is alone."""
+    order = value.argsort(descending=True, stable=True)
+    order = order[group[order].argsort(stable=True)]  # by group, greatest first within it
+    sorted_group, sorted_value = group[order], value[order]
+    size = torch.bincount(group, minlength=groups)
+    first = size.cumsum(0) - size
+    is_first = torch.arange(len(group), device=group.device) == first[sorted_group]
+    # The first of a group is compared with the second, every other with the first.
+    following = torch.cat([sorted_value[1:], sorted_value[:1]])
+    following = torch.where(size[sorted_group] > 1, following, -torch.inf)
+    best = torch.where(is_first, following, sorted_value[first[sorted_group]])
+    return torch.empty_like(value).scatter_(0, order, best)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from kedge.errors import InputError
 from kedge.geometry import unit
-from kedge.matching import DEFAULT_BUDGET, row_blocks, top_k
+from kedge.matching import DEFAULT_BUDGET, greatest, row_blocks, top_k
 
 
 @dataclass(frozen=True)
@@ -50,14 +50,13 @@ def retrieval_scores(source: Tensor, target: Tensor, k: int = 10, *, budget: int
     column_rivals = torch.zeros_like(row_rivals)
     for rows, block in row_blocks(source, target, budget):
         truth = torch.arange(rows.start, rows.stop, device=source.device)
-        near = block.topk(k, dim=1).indices
+        _, near = greatest(block, k)
         hits = near == truth[:, None]
         found = hits.any(dim=1)
         rank = hits.int().argmax(dim=1) + 1
         reciprocal += float((found.double() / rank).sum())
         first += float(hits[:, 0].sum())
-        in_source = torch.zeros_like(block, dtype=torch.bool).scatter_(1, near_source[rows], True)
-        shared = in_source.gather(1, near).sum(dim=1)
+        shared = (near[:, :, None] == near_source[rows, None, :]).sum(dim=(1, 2))
         overlap += float((shared.double() / (2 * k - shared)).sum())
         # The true match must not be its own rival because of rounding.
         block[truth - rows.start, truth] = -torch.inf

@@ -1,0 +1,70 @@
+"""The products and selections behind matching, each beside plain torch, checked before it is timed.
+
+    python benchmarks/matching.py                               20,074 rows, an odd number of columns
+    python benchmarks/matching.py --rows 20000 --dim 100
+
+"Kedge" here is what `row_blocks` and `greatest` do; the rest of a matching is the same in both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from kedge.geometry import unit
+from kedge.matching import greatest, match_csls, row_blocks
+
+REPEATS = 9
+BLOCK = 1024
+
+
+def main() -> None:
+    """Print one row a comparison, with the ratio of median times."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=20_074)
+    parser.add_argument("--dim", type=int, default=300)
+    arguments = parser.parse_args()
+    generator = torch.Generator().manual_seed(0)
+    b = unit(torch.randn(arguments.rows, arguments.dim, generator=generator))
+    a = b[torch.randperm(len(b), generator=generator)]
+    a = unit(a + 0.05 * torch.randn(a.shape, generator=generator))
+    plain = torch.mm(a[:BLOCK], b.T)
+    _, block = next(row_blocks(a[:BLOCK], b))
+    torch.testing.assert_close(block, plain, rtol=0, atol=1e-5)
+    torch.testing.assert_close(greatest(block, 10)[0], block.topk(10, dim=1).values)
+
+    print(f"{BLOCK} rows against {len(b)} x {arguments.dim}, float32, {os.cpu_count()} CPU cores\n")
+    print("| what | plain torch, ms | kedge, ms | ratio |\n|---|---|---|---|")
+    compare(
+        "product, rows on cache lines",
+        lambda: torch.mm(a[:BLOCK], b.T, out=plain),
+        lambda: torch.mm(a[:BLOCK], b.T, out=block),
+    )
+    compare("top 10", lambda: block.topk(10, dim=1), lambda: greatest(block, 10))
+    compare("top 2", lambda: block.topk(2, dim=1), lambda: greatest(block, 2))
+    began = time.perf_counter()
+    match_csls(a, b)
+    print(f"\nall rows by CSLS: {time.perf_counter() - began:.1f} s")
+
+
+def compare(name: str, plain: Callable[[], object], ours: Callable[[], object]) -> None:
+    """One row: medians of both, taken in turns."""
+    times = np.array([[seconds(plain), seconds(ours)] for _ in range(REPEATS + 1)][1:])  # the first warms up
+    before, after = 1000 * np.median(times, axis=0)
+    print(f"| {name} | {before:.1f} | {after:.1f} | {before / after:.1f} |")
+
+
+def seconds(task: Callable[[], object]) -> float:
+    """Wall time of one call."""
+    began = time.perf_counter()
+    task()
+    return time.perf_counter() - began
+
+
+if __name__ == "__main__":
+    main()
