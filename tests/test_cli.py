@@ -21,7 +21,19 @@ from kedge.cli.progress import progress_bar
 from kedge.discovery import Step
 from kedge.spaces.pairs import read_table, write_table
 
-VERBS = ("demo", "discover", "check", "evaluate", "search", "translate", "project", "convert", "info")
+VERBS = (
+    "demo",
+    "discover",
+    "check",
+    "evaluate",
+    "search",
+    "translate",
+    "project",
+    "stitch",
+    "encode",
+    "convert",
+    "info",
+)
 
 
 @pytest.fixture(scope="module")

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from kedge.discovery import AnchorDiscovery, Health, PaperSettings, Schedule, Step, load
+    from kedge.discovery import AnchorDiscovery, Health, KnownAnchors, PaperSettings, Schedule, Step, load
     from kedge.errors import InputError, KedgeError
     from kedge.spaces import Embeddings, read_embeddings, read_pairs, write_embeddings
-    from kedge.tasks import RetrievalScores, retrieval_scores
+    from kedge.tasks import RetrievalScores, Stitcher, StitchScores, retrieval_scores
 
 _HOME = {
     "AnchorDiscovery": "kedge.discovery",
@@ -25,10 +25,13 @@ _HOME = {
     "Health": "kedge.discovery",
     "InputError": "kedge.errors",
     "KedgeError": "kedge.errors",
+    "KnownAnchors": "kedge.discovery",
     "PaperSettings": "kedge.discovery",
     "RetrievalScores": "kedge.tasks",
     "Schedule": "kedge.discovery",
     "Step": "kedge.discovery",
+    "StitchScores": "kedge.tasks",
+    "Stitcher": "kedge.tasks",
     "load": "kedge.discovery",
     "read_embeddings": "kedge.spaces",
     "read_pairs": "kedge.spaces",
@@ -42,10 +45,13 @@ __all__ = [
     "Health",
     "InputError",
     "KedgeError",
+    "KnownAnchors",
     "PaperSettings",
     "RetrievalScores",
     "Schedule",
     "Step",
+    "StitchScores",
+    "Stitcher",
     "__version__",
     "load",
     "read_embeddings",

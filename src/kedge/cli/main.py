@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from kedge import __version__
-from kedge.cli import check, convert, demo, discover, evaluate, info, project, search, translate
+from kedge.cli import check, convert, demo, discover, encode, evaluate, info, project, search, stitch, translate
 from kedge.errors import KedgeError
 
-_VERBS = (demo, discover, check, evaluate, search, translate, project, convert, info)
+_VERBS = (demo, discover, check, evaluate, search, translate, project, stitch, encode, convert, info)
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130

@@ -1,8 +1,8 @@
-"""The progress bar: follows the steps of a discovery, on stderr, only on a terminal."""
+"""Progress bars, on stderr, only on a terminal: one follows the steps of a discovery, one merely counts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -50,3 +50,25 @@ def progress_bar() -> Iterator[OnStep]:
             progress.update(tasks[bar], completed=step.index, figures=figures)
 
         yield on_step
+
+
+@contextmanager
+def counting_bar(label: str) -> Iterator[Callable[[int, int], None]]:
+    """Yield a callback that is told how many are done, and of how many."""
+    console = notes()
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.completed}/{task.total}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        disable=not console.is_terminal,
+        transient=True,
+    ) as progress:
+        task = progress.add_task(label, total=None)
+
+        def on_progress(done: int, total: int) -> None:
+            progress.update(task, completed=done, total=total)
+
+        yield on_progress

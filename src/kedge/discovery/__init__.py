@@ -1,7 +1,8 @@
-"""The method: start, alternation, finish, the paper's optimiser, confidence, health, and the estimator."""
+"""The method: start, alternation, finish, the paper's optimiser, confidence, health, and the estimators."""
 
 from kedge.discovery.estimator import AnchorDiscovery
 from kedge.discovery.judgement import Health
+from kedge.discovery.known import KnownAnchors
 from kedge.discovery.paper import PaperSettings
 from kedge.discovery.schedule import Schedule
 from kedge.discovery.steps import Step
@@ -10,6 +11,7 @@ from kedge.discovery.storage import check_target, holds_run, load, read_descript
 __all__ = [
     "AnchorDiscovery",
     "Health",
+    "KnownAnchors",
     "PaperSettings",
     "Schedule",
     "Step",

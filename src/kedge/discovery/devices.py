@@ -1,6 +1,8 @@
-"""Where to compute, and how vectors get there."""
+"""Where to compute, and how vectors get there and back."""
 
 from __future__ import annotations
+
+from typing import Any, overload
 
 import numpy as np
 import torch
@@ -48,3 +50,25 @@ def load_normalised(
         spread += float((loaded[rows] - middle).norm(dim=1).sum())
         loaded[rows] = normalise(loaded[rows], middle)
     return loaded, middle, spread / len(loaded)
+
+
+def refuse_one_direction(unit_rows: Tensor, name: str) -> None:
+    """Raise an `InputError` where all rows (n, d) of a space are the same."""
+    if bool((unit_rows == unit_rows[0]).all()):
+        raise InputError(f"{name}: all rows point the same way, so that nothing tells them apart")
+
+
+def normalise_rows(vectors: NDArray[np.float32], centre: NDArray[np.float32] | None) -> NDArray[np.float32]:
+    """New rows (k, d) normalised as the fitted ones were, whose centre (d,) this is."""
+    # A copy: torch wants writable memory and the vectors may be a read-only map.
+    loaded = torch.from_numpy(np.array(vectors))
+    return to_numpy(normalise(loaded, None if centre is None else torch.from_numpy(centre)))
+
+
+@overload
+def to_numpy(tensor: Tensor) -> NDArray[Any]: ...
+@overload
+def to_numpy(tensor: Tensor | None) -> NDArray[Any] | None: ...
+def to_numpy(tensor: Tensor | None) -> NDArray[Any] | None:
+    """A tensor of any device as an array; None stays None."""
+    return None if tensor is None else tensor.cpu().numpy()

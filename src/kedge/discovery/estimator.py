@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -17,15 +16,16 @@ from kedge.discovery.alignment import Alignment
 from kedge.discovery.alternation import discover_by_alternation
 from kedge.discovery.anchors import AnchorChoice, check_anchor_count, choose_anchors
 from kedge.discovery.confidence import Confidence, measure_confidence
-from kedge.discovery.devices import load_normalised, resolve_device
+from kedge.discovery.devices import load_normalised, normalise_rows, refuse_one_direction, resolve_device, to_numpy
 from kedge.discovery.inputs import as_anchor_rows, as_seed_rows, as_space, as_vectors
 from kedge.discovery.judgement import Health, Judge
 from kedge.discovery.paper import PaperInit, PaperSettings, discover_by_paper
+from kedge.discovery.parameters import Parameters
 from kedge.discovery.problem import Problem
 from kedge.discovery.schedule import Schedule, schedules_for
 from kedge.discovery.steps import OnStep, Step
 from kedge.errors import InputError, NotFittedError
-from kedge.geometry import normalise, relative, unit
+from kedge.geometry import relative, unit
 from kedge.matching import DEFAULT_BUDGET
 from kedge.spaces import Embeddings
 
@@ -35,7 +35,7 @@ AnchorKind = Literal["free", "snapped", "seeds"]
 _FEWEST_SEEDS = {("alternate", "seeds"): 0, ("paper", "seeds"): 3, ("paper", "random"): 1}
 
 
-class AnchorDiscovery:
+class AnchorDiscovery(Parameters):
     """Find parallel anchors, and a partner for every row, between two spaces.
 
     Parameters
@@ -134,25 +134,6 @@ class AnchorDiscovery:
         self.random_state = random_state
         self.on_step = on_step
 
-    # -- scikit-learn manners ---------------------------------------------------------------------
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - scikit-learn's signature
-        """Constructor parameters by name."""
-        return {name: getattr(self, name) for name in _parameter_names()}
-
-    def set_params(self, **params: Any) -> AnchorDiscovery:
-        """Set constructor parameters by name."""
-        for name, value in params.items():
-            if name not in _parameter_names():
-                raise InputError(f"AnchorDiscovery has no parameter {name!r}; it has {', '.join(_parameter_names())}")
-            setattr(self, name, value)
-        return self
-
-    def __repr__(self) -> str:
-        defaults = inspect.signature(AnchorDiscovery).parameters
-        changed = (f"{k}={v!r}" for k, v in self.get_params().items() if v != defaults[k].default)
-        return f"AnchorDiscovery({', '.join(changed)})"
-
     # -- fitting ----------------------------------------------------------------------------------
 
     def fit(
@@ -193,9 +174,8 @@ class AnchorDiscovery:
         generator = torch.Generator().manual_seed(self.random_state)
         unit_x, centre_x, _ = load_normalised(space_x.vectors, device, centre=self.center)
         unit_y, centre_y, spread_y = load_normalised(space_y.vectors, device, centre=self.center)
-        for name, rows in (("x", unit_x), ("y", unit_y)):
-            if bool((rows == rows[0]).all()):
-                raise InputError(f"{name}: all rows point the same way, so that nothing tells them apart")
+        refuse_one_direction(unit_x, "x")
+        refuse_one_direction(unit_y, "y")
         seeds_x, seeds_y = torch.from_numpy(seed_rows.T.copy()).to(device)
         problem = Problem(unit_x, unit_y, seeds_x, seeds_y, self.memory_budget, self.center)
         if anchor_rows is None:
@@ -212,7 +192,7 @@ class AnchorDiscovery:
         health = judge.health(alignment.match)
         confidence = measure_confidence(problem, alignment.match, health, generator, self._report)
         self._learn(problem, chosen, alignment, health, confidence)
-        self.centre_x_, self.centre_y_, self.spread_y_ = _numpy(centre_x), _numpy(centre_y), spread_y
+        self.centre_x_, self.centre_y_, self.spread_y_ = to_numpy(centre_x), to_numpy(centre_y), spread_y
         self.anchor_keys_ = _key_pairs(space_x, space_y, np.stack([self.anchors_x_, self.anchors_y_], axis=1))
         self.pair_keys_ = _key_pairs(space_x, space_y, self.pairs_)
         self.seed_keys_ = _key_pairs(space_x, space_y, self.seeds_)
@@ -227,28 +207,28 @@ class AnchorDiscovery:
     ) -> None:
         """Set the learned attributes, as NumPy arrays."""
         match = confidence.match
-        partners = _numpy(match.partner)
+        partners = to_numpy(match.partner)
         probability = confidence.of(np.arange(len(partners)), partners)
-        pairs = np.stack([_numpy(rows) for rows in match.pairs()], axis=1)
+        pairs = np.stack([to_numpy(rows) for rows in match.pairs()], axis=1)
         pairs = pairs[probability[pairs[:, 0]] >= self.min_confidence]
         # Surest first; among the equally sure, those with the greater margin.
-        pairs = pairs[np.lexsort((-_numpy(match.margin)[pairs[:, 0]], -probability[pairs[:, 0]]))]
+        pairs = pairs[np.lexsort((-to_numpy(match.margin)[pairs[:, 0]], -probability[pairs[:, 0]]))]
 
-        self.anchors_x_, self.anchors_y_ = _numpy(anchors), _numpy(alignment.snapped_anchors)
-        self.anchor_is_seed_ = _numpy(problem.without_seeds(alignment.suspects).seed_partners(anchors) >= 0)
+        self.anchors_x_, self.anchors_y_ = to_numpy(anchors), to_numpy(alignment.snapped_anchors)
+        self.anchor_is_seed_ = to_numpy(problem.without_seeds(alignment.suspects).seed_partners(anchors) >= 0)
         self.anchor_confidence_ = confidence.of(self.anchors_x_, self.anchors_y_)
-        self.anchor_vectors_ = _numpy(problem.x[anchors])
-        self.free_anchors_ = _numpy(alignment.free_anchors)
-        self.snapped_anchors_ = _numpy(problem.y[alignment.snapped_anchors])
-        self.seed_is_suspect_ = _numpy(alignment.suspects)
-        self.seeds_ = np.stack([_numpy(problem.seeds_x), _numpy(problem.seeds_y)], axis=1)
+        self.anchor_vectors_ = to_numpy(problem.x[anchors])
+        self.free_anchors_ = to_numpy(alignment.free_anchors)
+        self.snapped_anchors_ = to_numpy(problem.y[alignment.snapped_anchors])
+        self.seed_is_suspect_ = to_numpy(alignment.suspects)
+        self.seeds_ = np.stack([to_numpy(problem.seeds_x), to_numpy(problem.seeds_y)], axis=1)
         self.seed_vectors_x_, self.seed_vectors_y_ = (
-            _numpy(problem.x[problem.seeds_x]),
-            _numpy(problem.y[problem.seeds_y]),
+            to_numpy(problem.x[problem.seeds_x]),
+            to_numpy(problem.y[problem.seeds_y]),
         )
         self.match_, self.confidence_ = partners, probability
         self.pairs_, self.pair_confidence_ = pairs, probability[pairs[:, 0]]
-        self.map_ = _numpy(alignment.map)
+        self.map_ = to_numpy(alignment.map)
         self.health_ = health
         self.history_, self.n_iter_ = alignment.history, len(alignment.history)
         self.converged_ = alignment.converged
@@ -275,12 +255,12 @@ class AnchorDiscovery:
     def normalise_x(self, vectors: Embeddings | ArrayLike) -> NDArray[np.float32]:
         """Unit norm and centring as in `fit`, for vectors (k, dx) of X."""
         self._check_fitted()
-        return _normalised(as_vectors(vectors, self.map_.shape[0], "X"), self.centre_x_)
+        return normalise_rows(as_vectors(vectors, self.map_.shape[0], "X"), self.centre_x_)
 
     def normalise_y(self, vectors: Embeddings | ArrayLike) -> NDArray[np.float32]:
         """Unit norm and centring as in `fit`, for vectors (k, dy) of Y."""
         self._check_fitted()
-        return _normalised(as_vectors(vectors, self.map_.shape[1], "Y"), self.centre_y_)
+        return normalise_rows(as_vectors(vectors, self.map_.shape[1], "Y"), self.centre_y_)
 
     def transform_x(self, vectors: Embeddings | ArrayLike, *, anchors: AnchorKind = "free") -> NDArray[np.float32]:
         """Relative coordinates (k, a) of vectors (k, dx) of X: cosines to the anchors.
@@ -307,15 +287,15 @@ class AnchorDiscovery:
 
     def map_x(self, vectors: Embeddings | ArrayLike) -> NDArray[np.float32]:
         """Carry vectors (k, dx) of X to unit vectors (k, dy) that compare with `normalise_y` by cosine."""
-        return _numpy(unit(torch.from_numpy(self.normalise_x(vectors) @ self.map_)))
+        return to_numpy(unit(torch.from_numpy(self.normalise_x(vectors) @ self.map_)))
 
     def translate(self, vectors: Embeddings | ArrayLike) -> NDArray[np.float32]:
         """Carry vectors (k, dx) of X into Y: unit vectors (k, dy) to compare with Y's own by cosine."""
         mapped = torch.from_numpy(self.map_x(vectors))
         if self.centre_y_ is None:
-            return _numpy(mapped)
+            return to_numpy(mapped)
         # Undo Y's centring: a row of Y is its centre plus, on average, a step of length `spread_y_`.
-        return _numpy(unit(torch.from_numpy(self.centre_y_) + self.spread_y_ * mapped))
+        return to_numpy(unit(torch.from_numpy(self.centre_y_) + self.spread_y_ * mapped))
 
     def save(self, folder: str | Path, *, overwrite: bool = False, extra: Mapping[str, Any] | None = None) -> None:
         """Write a run folder (safetensors, JSON, TSV); `extra` entries go into `run.json`."""
@@ -337,25 +317,7 @@ def _keys_without(space: Embeddings, rows: NDArray[np.int64]) -> list[str]:
     return [space.keys[row] for row in np.flatnonzero(left).tolist()]
 
 
-def _parameter_names() -> list[str]:
-    return [name for name in inspect.signature(AnchorDiscovery.__init__).parameters if name != "self"]
-
-
 def _chosen(references: Mapping[str, NDArray[np.float32]], kind: str) -> NDArray[np.float32]:
     if kind not in references:
         raise InputError(f"anchors must be one of {', '.join(references)}, got {kind!r}")
     return references[kind]
-
-
-def _normalised(vectors: NDArray[np.float32], centre: NDArray[np.float32] | None) -> NDArray[np.float32]:
-    # A copy: torch wants writable memory and the vectors may be a read-only map.
-    loaded = torch.from_numpy(np.array(vectors))
-    return _numpy(normalise(loaded, None if centre is None else torch.from_numpy(centre)))
-
-
-@overload
-def _numpy(tensor: Tensor) -> NDArray[Any]: ...
-@overload
-def _numpy(tensor: Tensor | None) -> NDArray[Any] | None: ...
-def _numpy(tensor: Tensor | None) -> NDArray[Any] | None:
-    return None if tensor is None else tensor.cpu().numpy()

@@ -29,9 +29,9 @@ def as_vectors(vectors: Embeddings | ArrayLike, dim: int, name: str) -> NDArray[
 
 
 def as_seed_rows(
-    seeds: Sequence[tuple[str, str]] | ArrayLike, x: Embeddings, y: Embeddings, fewest: int
+    seeds: Sequence[tuple[str, str]] | ArrayLike, x: Embeddings, y: Embeddings, fewest: int, name: str = "seeds"
 ) -> NDArray[np.int64]:
-    """Seeds as distinct rows (s, 2), none of which contradicts another."""
+    """Seeds as distinct rows (s, 2), none of which contradicts another; `name` is what messages call them."""
     seeds = _as_rows_or_keys(seeds)
     if isinstance(seeds, Sequence) and len(seeds) and _is_key_pair(seeds[0]):
         rows = rows_from_key_pairs(cast(Sequence[tuple[str, str]], seeds), x, y)
@@ -41,20 +41,20 @@ def as_seed_rows(
             rows = np.empty((0, 2), dtype=np.int64)
         if rows.ndim != 2 or rows.shape[1] != 2 or not np.issubdtype(rows.dtype, np.integer):
             raise InputError(
-                f"seeds must be pairs of keys or an integer array of shape (s, 2), "
+                f"{name} must be pairs of keys or an integer array of shape (s, 2), "
                 f"got shape {rows.shape}, dtype {rows.dtype}"
             )
         rows = rows.astype(np.int64)
-        for column, space, name in ((0, x, "x"), (1, y, "y")):
+        for column, space, side in ((0, x, "x"), (1, y, "y")):
             outside = (rows[:, column] < 0) | (rows[:, column] >= len(space))
             if outside.any():
                 raise InputError(
-                    f"seeds: {rows[outside][0, column]} is no row of {name}; rows are 0 to {len(space) - 1}"
+                    f"{name}: {rows[outside][0, column]} is no row of {side}; rows are 0 to {len(space) - 1}"
                 )
     rows = np.asarray(list(dict.fromkeys(map(tuple, rows.tolist()))), dtype=np.int64).reshape(-1, 2)
-    _refuse_contradictions(rows, x, y)
+    _refuse_contradictions(rows, x, y, name)
     if len(rows) < fewest:
-        raise InputError(f"seeds: this method needs at least {fewest} distinct pairs, got {len(rows)}; add more")
+        raise InputError(f"{name}: this method needs at least {fewest} distinct pairs, got {len(rows)}; add more")
     return rows
 
 
@@ -89,14 +89,14 @@ def _is_key_pair(pair: object) -> bool:
     return isinstance(pair, Sequence) and len(pair) > 0 and isinstance(pair[0], str)
 
 
-def _refuse_contradictions(rows: NDArray[np.int64], x: Embeddings, y: Embeddings) -> None:
+def _refuse_contradictions(rows: NDArray[np.int64], x: Embeddings, y: Embeddings, name: str) -> None:
     for column in (0, 1):
         seen: dict[int, tuple[int, int]] = {}
         for left, right in rows.tolist():
             other = seen.setdefault((left, right)[column], (left, right))
             if other != (left, right):
                 first, second = ((x.keys[a], y.keys[b]) for a, b in (other, (left, right)))
-                raise InputError(f"seeds contradict each other: {first} and {second}; keep one of the two")
+                raise InputError(f"{name} contradict each other: {first} and {second}; keep one of the two")
 
 
 def _as_array(values: object, name: str) -> NDArray[np.floating]:

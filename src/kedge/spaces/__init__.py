@@ -2,12 +2,14 @@
 
 from kedge.spaces.embeddings import Embeddings
 from kedge.spaces.files import read_embeddings, write_embeddings
+from kedge.spaces.labels import read_labels
 from kedge.spaces.pairs import read_key_list, read_pairs, rows_from_key_pairs, write_table
 
 __all__ = [
     "Embeddings",
     "read_embeddings",
     "read_key_list",
+    "read_labels",
     "read_pairs",
     "rows_from_key_pairs",
     "write_embeddings",

@@ -18,12 +18,8 @@ def atomic_path(target: Path) -> Iterator[Path]:
 
     The temporary name ends like the target's, so that a suffix still tells the format.
     """
-    parent = target.parent
-    if not parent.is_dir():
-        raise InputError(f"{target}: the folder {str(parent)!r} does not exist; create it first")
-    if target.is_dir():
-        raise InputError(f"{target}: is a folder, a file name is needed")
-    handle, name = tempfile.mkstemp(dir=parent, prefix=".kedge-", suffix=f"-{target.name}")
+    require_target(target)
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=".kedge-", suffix=f"-{target.name}")
     os.close(handle)
     temporary = Path(name)
     try:
@@ -56,6 +52,14 @@ def atomic_folder(target: Path) -> Iterator[Path]:
             old.rename(target)
         shutil.rmtree(temporary, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
+
+
+def require_target(target: Path) -> None:
+    """Refuse a file name in a folder that is not there, or that is a folder itself."""
+    if not target.parent.is_dir():
+        raise InputError(f"{target}: the folder {str(target.parent)!r} does not exist; create it first")
+    if target.is_dir():
+        raise InputError(f"{target}: is a folder, a file name is needed")
 
 
 def _umask() -> int:

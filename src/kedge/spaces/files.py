@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from kedge.errors import InputError, KedgeError
 from kedge.spaces import npy, npz, parquet, safetensors, word2vec_binary, word2vec_text
-from kedge.spaces.atomic import atomic_path
+from kedge.spaces.atomic import atomic_path, require_target
 from kedge.spaces.embeddings import Embeddings
 from kedge.spaces.selection import Selection
 
@@ -88,9 +88,25 @@ def write_embeddings(space: Embeddings, path: str | Path) -> None:
                 npy.write(temporary, keys_temporary, space)
 
 
+def is_known_format(path: str | Path) -> bool:
+    """Whether the suffix names a format of spaces; says nothing of whether there is such a file."""
+    return _suffix_of(Path(path)).lower() in _FORMATS
+
+
+def require_writable(path: str | Path) -> None:
+    """Refuse at the start of long work what `write_embeddings` would refuse at its end."""
+    _format_of(Path(path))
+    require_target(Path(path))
+
+
 def _format_of(path: Path) -> _Format:
-    suffix = "".join(path.suffixes[-2:]) if path.suffix.lower() == ".gz" else path.suffix
-    form = _FORMATS.get(suffix.lower())
+    form = _FORMATS.get(_suffix_of(path).lower())
     if form is None:
-        raise InputError(f"{path}: the suffix {suffix!r} names no known format; known are {', '.join(_FORMATS)}")
+        raise InputError(
+            f"{path}: the suffix {_suffix_of(path)!r} names no known format; known are {', '.join(_FORMATS)}"
+        )
     return form
+
+
+def _suffix_of(path: Path) -> str:
+    return "".join(path.suffixes[-2:]) if path.suffix.lower() == ".gz" else path.suffix

@@ -42,7 +42,7 @@ def read_pairs(path: str | Path, x: Embeddings, y: Embeddings, *, by: str = "key
     """
     if by not in ("key", "row"):
         raise InputError(f"by must be 'key' or 'row', got {by!r}")
-    table = _read_table(Path(path))
+    table = read_fields(Path(path))
     if not table:
         raise InputError(f"{path}: holds no pair")
     header = [name.strip().lower() for name in table[0][1]]
@@ -78,7 +78,7 @@ def rows_from_key_pairs(pairs: Iterable[tuple[str, str]], x: Embeddings, y: Embe
 
 def read_key_list(path: str | Path) -> list[str]:
     """Keys from a file, one a line; empty lines do not count."""
-    return [fields[0] for _, fields in _read_table(Path(path), whole_lines=True)]
+    return [fields[0] for _, fields in read_fields(Path(path), whole_lines=True)]
 
 
 def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -92,14 +92,14 @@ def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]
 
 def read_table(path: Path) -> list[dict[str, str]]:
     """Read back what `write_table` wrote: one dict a row."""
-    lines = _read_table(path)
+    lines = read_fields(path)
     if not lines:
         raise InputError(f"{path}: the header line is missing")
     header = lines[0][1]
     return [dict(zip(header, fields, strict=True)) for _, fields in lines[1:]]
 
 
-def _read_table(path: Path, *, whole_lines: bool = False) -> list[tuple[int, list[str]]]:
+def read_fields(path: Path, *, whole_lines: bool = False) -> list[tuple[int, list[str]]]:
     """Lines that are not empty, with their numbers, split into fields."""
     if not path.is_file():
         raise InputError(f"{path}: {'is a folder, not a file' if path.is_dir() else 'no such file'}")
@@ -118,7 +118,7 @@ def _read_table(path: Path, *, whole_lines: bool = False) -> list[tuple[int, lis
     # Not str.splitlines: it would also split at characters that may stand inside a key.
     lines = [(number, line.rstrip("\r")) for number, line in enumerate(text.split("\n"), start=1)]
     if path.suffix == ".tsv" and not whole_lines:
-        return [(number, [_unescape(field) for field in line.split("\t")]) for number, line in lines if line]
+        return [(number, [unescape(field) for field in line.split("\t")]) for number, line in lines if line]
     lines = [(number, line) for number, line in lines if line.strip()]
     if whole_lines:
         return [(number, [line]) for number, line in lines]
@@ -131,7 +131,8 @@ def _read_table(path: Path, *, whole_lines: bool = False) -> list[tuple[int, lis
     return table
 
 
-def _unescape(field: str) -> str:
+def unescape(field: str) -> str:
+    """A field of a `.tsv` file as it was before it was written."""
     if "\\" not in field:
         return field
     out, position = [], 0

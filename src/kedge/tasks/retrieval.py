@@ -32,8 +32,18 @@ class RetrievalScores:
     foscttm: float
 
 
-def retrieval_scores(source: Tensor, target: Tensor, k: int = 10, *, budget: int = DEFAULT_BUDGET) -> RetrievalScores:
-    """Score coordinates source (n, a) against target (n, a), row i of one being row i of the other."""
+def retrieval_scores(
+    source: Tensor,
+    target: Tensor,
+    k: int = 10,
+    *,
+    near_source: Tensor | None = None,
+    budget: int = DEFAULT_BUDGET,
+) -> RetrievalScores:
+    """Score coordinates source (n, a) against target (n, a), row i of one being row i of the other.
+
+    `near_source` (n, k) are the rows nearest to each within the source, where they are known already.
+    """
     if source.shape != target.shape or source.ndim != 2 or len(source) == 0:
         raise InputError(
             f"source and target must be matrices of one shape, got {tuple(source.shape)} and {tuple(target.shape)}"
@@ -43,7 +53,8 @@ def retrieval_scores(source: Tensor, target: Tensor, k: int = 10, *, budget: int
     source, target = unit(source), unit(target)
     n, k = len(source), min(k, len(source))
     own = (source * target).sum(dim=1)
-    _, near_source = top_k(source, source, k, budget=budget)
+    if near_source is None:
+        _, near_source = top_k(source, source, k, budget=budget)
 
     overlap = reciprocal = first = 0.0
     row_rivals = torch.zeros((), dtype=torch.int64, device=source.device)

@@ -1,0 +1,105 @@
+"""The optional libraries of the encoders: import them, load their models, and say clearly what went wrong."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from importlib import import_module
+from pathlib import Path
+from typing import Any, TypeVar
+
+from kedge.errors import InputError, KedgeError, MissingExtraError
+
+Loaded = TypeVar("Loaded")
+
+_PROBE_SECONDS = 10
+
+
+def import_library(name: str, what: str, *, install: str = "'kedge[encode]'") -> Any:
+    """The module `name`, or an error that says how to install it; `what` is the thing that needs it."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise MissingExtraError(f"{what} need {name}: pip install {install} ({_told(error)})") from error
+    except Exception as error:
+        # A torchvision built for another torch fails with a RuntimeError, broken shared libraries with an OSError.
+        raise MissingExtraError(
+            f"{what} need {name}, which is installed but cannot be imported ({_told(error)}); "
+            "install the build that fits the installed torch"
+        ) from error
+
+
+@contextmanager
+def loading(model: str, kind: str) -> Iterator[None]:
+    """Turn whatever a library raises while it loads `model` into one clear line; what it prints goes to stderr."""
+    logger = logging.getLogger("huggingface_hub")
+    level = logger.level
+    logger.setLevel(logging.ERROR)  # a line for every retry would bury the error
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    except (KedgeError, MemoryError):
+        raise
+    except Exception as error:
+        raise InputError(f"model {model!r}: cannot be loaded as a {kind} model ({_told(error)})") from error
+    finally:
+        logger.setLevel(level)
+
+
+def load_cached_first(model: str, load: Callable[[bool], Loaded]) -> Loaded:
+    """Call `load(True)`, which must use local files only, then `load(False)` where the hub has to be asked."""
+    if Path(model).expanduser().is_dir():
+        return load(True)
+    if model.startswith(("/", ".", "~")) or model.count("/") > 1:
+        raise InputError(f"model {model!r}: no such folder; give a local folder, or a hub name such as owner/name")
+    try:
+        return load(True)
+    except (KedgeError, MemoryError):
+        raise
+    except Exception:  # not in the cache, or only a part of it
+        require_hub(model)
+    return load(False)
+
+
+@contextmanager
+def quiet_transformers(*, bars: bool) -> Iterator[None]:
+    """Keep transformers from listing weights it does not use and, unless `bars`, from drawing bars."""
+    told = import_library("transformers", "transformers models").utils.logging
+    verbosity, active = told.get_verbosity(), told.is_progress_bar_enabled()
+    told.set_verbosity_error()
+    if not bars:
+        told.disable_progress_bar()
+    try:
+        yield
+    finally:
+        told.set_verbosity(verbosity)
+        if active:
+            told.enable_progress_bar()
+
+
+def require_hub(model: str) -> None:
+    """Ask once whether the hub can be reached: the libraries themselves try for a minute or more."""
+    hub = import_library("huggingface_hub", "models from the hub").constants
+    problem = "HF_HUB_OFFLINE is set" if hub.HF_HUB_OFFLINE else ""
+    if not problem:
+        try:
+            urllib.request.urlopen(hub.ENDPOINT, timeout=_PROBE_SECONDS).close()
+        except urllib.error.HTTPError:
+            pass  # it answers
+        except OSError as error:
+            problem = _told(getattr(error, "reason", error))
+    if problem:
+        raise InputError(
+            f"model {model!r}: no such local folder, not in the local cache, and {hub.ENDPOINT} cannot be reached "
+            f"({problem}); give a local folder, or download the model where there is a connection"
+        )
+
+
+def _told(error: object) -> str:
+    """What an error says, in one line."""
+    told = " ".join(str(error).split()) or type(error).__name__
+    return told if len(told) <= 300 else told[:300] + " ..."

@@ -1,0 +1,187 @@
+"""Encode much, piece by piece: what is finished is kept on disk, and a rerun goes on from there."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kedge.errors import InputError
+from kedge.spaces.atomic import atomic_path
+
+Item = TypeVar("Item")
+Setting = str | int | float | None
+
+_DESCRIPTION = "encoding.json"
+
+
+def partial_folder(out: str | Path) -> Path:
+    """Where the shards of the output `out` live until it is complete."""
+    out = Path(out)
+    return out.with_name(out.name + ".partial")
+
+
+def encode_in_shards(
+    encode: Callable[[Sequence[Item]], tuple[NDArray[np.bool_], NDArray[np.float32]]],
+    items: Sequence[Item],
+    folder: Path,
+    *,
+    settings: Mapping[str, Setting],
+    inputs: str,
+    shard_rows: int = 1024,
+    step: int = 32,
+    restart: bool = False,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
+    """Encode n items in shards, and go on after the finished shards in `folder`.
+
+    A shard is written whole or not at all, so that a process killed at any time loses one shard at most. The folder
+    stays: write the result, then call `remove_shards`.
+
+    Parameters
+    ----------
+    encode : callable
+        Takes some items (k); returns which of them have a vector (k,), and the vectors (found, d) of those.
+    items : sequence, length n
+        What to encode.
+    folder : Path
+        Where shards are kept; see `partial_folder`.
+    settings : mapping
+        All that the vectors depend on apart from the items.
+    inputs : str
+        A digest of the items; see `digest`.
+    shard_rows : int
+        Items in a shard.
+    step : int
+        Items that `encode` is given at once.
+    restart : bool
+        Delete what an earlier run left.
+    on_progress : callable, optional
+        Is told how many items are done, and of how many; first those that were done before.
+
+    Returns
+    -------
+    found : array of bool, shape (n,)
+        Which items have a vector.
+    vectors : array, shape (found, d)
+        The vectors of those.
+
+    Raises
+    ------
+    InputError
+        The folder holds shards of other settings or inputs, or something else.
+    """
+    described: dict[str, Setting] = {**settings, "inputs": inputs, "items": len(items), "shard_rows": shard_rows}
+    _open_folder(folder, described, restart=restart)
+    tell = on_progress or (lambda *_: None)
+    shards: list[tuple[NDArray[np.bool_], NDArray[np.float32]] | None] = []
+    for begin in range(0, len(items), shard_rows):
+        shards.append(_read_shard(_shard_path(folder, begin), min(shard_rows, len(items) - begin)))
+    done = sum(len(shard[0]) for shard in shards if shard is not None)
+    tell(done, len(items))
+    for number, finished in enumerate(shards):
+        if finished is not None:
+            continue
+        begin = number * shard_rows
+        end = min(begin + shard_rows, len(items))
+        blocks = []
+        for first in range(begin, end, step):
+            block = encode(items[first : min(first + step, end)])
+            blocks.append(block)
+            done += len(block[0])
+            tell(done, len(items))
+        shard = _join(blocks)
+        _write_shard(_shard_path(folder, begin), *shard)
+        shards[number] = shard
+    return _join([shard for shard in shards if shard is not None])
+
+
+def remove_shards(folder: Path) -> None:
+    """Delete the folder of a finished encoding."""
+    shutil.rmtree(folder)
+
+
+def digest(parts: Iterable[str]) -> str:
+    """SHA-256 of a list of strings."""
+    summed = hashlib.sha256()
+    for part in parts:
+        data = part.encode("utf-8")
+        summed.update(len(data).to_bytes(8, "little"))
+        summed.update(data)
+    return summed.hexdigest()
+
+
+def digest_of_files(paths: Iterable[Path]) -> str:
+    """SHA-256 of the names, sizes and times of files: quick also for very many of them."""
+    parts = []
+    for path in paths:
+        status = path.stat()
+        parts += [str(path.resolve()), str(status.st_size), str(status.st_mtime_ns)]
+    return digest(parts)
+
+
+def _open_folder(folder: Path, described: Mapping[str, Setting], *, restart: bool) -> None:
+    """Make the folder, or check that what it holds belongs to the same encoding."""
+    description = folder / _DESCRIPTION
+    if folder.exists():
+        if not folder.is_dir():
+            raise InputError(f"{folder}: is a file, but unfinished work has to be kept there; move it away")
+        # A run killed at its very start leaves temporary files only.
+        if not description.exists() and any(not path.name.startswith(".kedge-") for path in folder.iterdir()):
+            raise InputError(
+                f"{folder}: unfinished work has to be kept there, but it holds other files; move them away"
+            )
+        if restart:
+            shutil.rmtree(folder)
+    if not folder.parent.is_dir():
+        raise InputError(f"{folder}: the folder {str(folder.parent)!r} does not exist; create it first")
+    folder.mkdir(exist_ok=True)
+    if not description.exists():
+        with atomic_path(description) as temporary:
+            temporary.write_text(json.dumps(described, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+        return
+    try:
+        before = json.loads(description.read_text(encoding="utf-8"))
+    except ValueError:
+        before = None
+    advice = "delete the folder or pass --restart to begin anew"
+    if not isinstance(before, dict):
+        raise InputError(f"{description}: cannot be read; {advice}")
+    changed = [name for name in {**before, **described} if before.get(name) != described.get(name)]
+    if changed:
+        told = ", ".join(f"{name} {before.get(name)!r}, now {described.get(name)!r}" for name in changed)
+        raise InputError(f"{folder}: holds unfinished work on other inputs or settings ({told}); {advice}")
+
+
+def _shard_path(folder: Path, begin: int) -> Path:
+    return folder / f"{begin:012d}.npz"
+
+
+def _write_shard(path: Path, found: NDArray[np.bool_], vectors: NDArray[np.float32]) -> None:
+    with atomic_path(path) as temporary, temporary.open("wb") as stream:
+        np.savez(stream, found=found, vectors=vectors)
+
+
+def _read_shard(path: Path, rows: int) -> tuple[NDArray[np.bool_], NDArray[np.float32]] | None:
+    """A finished shard; one that is not there or damaged is not finished."""
+    try:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
+            found, vectors = arrays["found"], arrays["vectors"]
+    except Exception:  # as many kinds as there are ways to damage a zip file
+        return None
+    good = found.shape == (rows,) and found.dtype == np.bool_ and vectors.ndim == 2 and vectors.dtype == np.float32
+    return (found, vectors) if good and len(vectors) == found.sum() else None
+
+
+def _join(
+    blocks: Sequence[tuple[NDArray[np.bool_], NDArray[np.float32]]],
+) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
+    found = np.concatenate([block[0] for block in blocks]) if blocks else np.zeros(0, dtype=np.bool_)
+    full = [vectors for _, vectors in blocks if len(vectors)]  # without any vector the dimensions are not known
+    return found, np.concatenate(full) if full else np.zeros((0, 0), dtype=np.float32)

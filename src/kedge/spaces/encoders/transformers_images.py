@@ -1,0 +1,58 @@
+"""Image models of the transformers library."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kedge.errors import InputError
+from kedge.spaces.encoders.image_encoder import ImageModel
+from kedge.spaces.encoders.libraries import import_library, load_cached_first, loading, quiet_transformers
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+    from torch import Tensor
+
+
+def load(model: str, device: str) -> ImageModel:
+    """A model from a local folder or the hub, with its own image processor.
+
+    Its features (b, d) are the pooled output where the model has a trained pooler (or one without weights), else
+    the first token of a transformer or the mean over space of a convolutional net. For a model of texts and images
+    together they are its image features.
+    """
+    with loading(model, "transformers image"):
+        processor, network, has_pooler = load_cached_first(model, lambda local: _load(model, local))
+        network = network.float().eval().to(device)
+
+    def prepare(image: Image) -> Tensor:
+        return processor(images=image, return_tensors="pt")["pixel_values"][0]
+
+    def features(batch: Tensor) -> Tensor:
+        if hasattr(network, "get_image_features"):
+            output = network.get_image_features(pixel_values=batch)
+            return getattr(output, "pooler_output", output)  # older versions return the tensor itself
+        output = network(pixel_values=batch)
+        pooled = getattr(output, "pooler_output", None) if has_pooler else None
+        if pooled is not None:
+            return pooled.flatten(1)
+        states = output.last_hidden_state
+        return states.mean(dim=(2, 3)) if states.ndim == 4 else states[:, 0]
+
+    return ImageModel(prepare, features)
+
+
+def _load(model: str, local: bool) -> tuple[Any, Any, bool]:
+    """The image processor, the network, and whether its pooler can be used."""
+    transformers = import_library("transformers", "transformers models")
+    import_library("PIL.Image", "images")
+    source = str(Path(model).expanduser()) if Path(model).expanduser().is_dir() else model
+    options: dict[str, Any] = {"local_files_only": local, "trust_remote_code": False}
+    with quiet_transformers(bars=not local):
+        processor = transformers.AutoImageProcessor.from_pretrained(source, **options)
+        network, report = transformers.AutoModel.from_pretrained(source, output_loading_info=True, **options)
+    # Classifiers are stored without a pooler; transformers then makes one up, with random weights.
+    untrained = sorted(name for name in report["missing_keys"] if "pooler" not in name)
+    if untrained:
+        raise InputError(f"model {model!r}: has no weights for {untrained[0]} and {len(untrained) - 1} more")
+    return processor, network, not report["missing_keys"]
