@@ -13,10 +13,23 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from kedge import __version__
-from kedge.cli import check, convert, demo, discover, encode, evaluate, info, project, search, stitch, translate
+from kedge.cli import (
+    check,
+    convert,
+    demo,
+    discover,
+    encode,
+    evaluate,
+    info,
+    project,
+    reproduce,
+    search,
+    stitch,
+    translate,
+)
 from kedge.errors import KedgeError
 
-_VERBS = (demo, discover, check, evaluate, search, translate, project, stitch, encode, convert, info)
+_VERBS = (demo, discover, check, evaluate, search, translate, project, stitch, encode, convert, info, reproduce)
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130

@@ -12,12 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
+from rich.measure import Measurement
 from rich.table import Table
 
 if TYPE_CHECKING:
     from kedge.discovery import Health
 
 _COLOURS = {"aligned": "green", "doubtful": "yellow", "not aligned": "red"}
+
+
+_WIDEST = 1000
 
 
 class _Console(Console):
@@ -52,7 +56,10 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         table.add_column(column, justify="left" if position == 0 else "right", no_wrap=True)
     for row in rows:
         table.add_row(*(escape(cell) for cell in row))
-    results().print(table)
+    console = results()
+    needed = Measurement.get(console, console.options.update(max_width=_WIDEST), table).maximum
+    console.width = max(needed, console.width)  # a line too long wraps, and nothing is cut off
+    console.print(table)
 
 
 def health_line(health: Health) -> str:

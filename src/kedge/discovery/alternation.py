@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from kedge.discovery.alignment import Alignment, fit_map
-from kedge.discovery.anchors import snap
+from kedge.discovery.anchors import place_free_anchors, snap
 from kedge.discovery.annealing import Finished, anneal, finish
 from kedge.discovery.judgement import Health
 from kedge.discovery.problem import Problem
@@ -23,11 +23,9 @@ from kedge.discovery.schedule import Schedule
 from kedge.discovery.start import rotation_at_start, shared_coordinates
 from kedge.discovery.steps import OnStep, Step
 from kedge.discovery.suspects import suspect_seeds
-from kedge.geometry import principal_axes, relative, ridge, unit
+from kedge.geometry import principal_axes, unit
 from kedge.matching import Match
 
-# Keeps directions in which Y hardly varies from taking over when free anchors are scaled to unit norm.
-_ANCHOR_PENALTY = 1e-4
 # Finishing rounds after which an attempt is judged; only the best is finished to the end.
 _ROUNDS_TO_JUDGE = 4
 
@@ -62,9 +60,7 @@ def discover_by_alternation(
     if not best.settled and schedule.finish_rounds > rounds:
         best = finish(problem, fit_map(problem, *best.match.pairs()), schedule.finish_rounds - rounds, record)
     rows_x, rows_y = best.match.pairs()
-    # Which free anchors give the rows of Y the coordinates that their partners have? Least squares says.
-    coordinates = relative(problem.x[rows_x], problem.x[anchors])
-    free = unit(ridge(problem.y[rows_y], coordinates, _ANCHOR_PENALTY).T)
+    free = place_free_anchors(problem.x[rows_x], problem.y[rows_y], problem.x[anchors])
     suspects = suspect_seeds(problem, best.map) & (health.verdict == "aligned")
     trusted = problem.without_seeds(suspects)
     final_map = fit_map(trusted, rows_x, rows_y) if bool(suspects.any()) else best.map

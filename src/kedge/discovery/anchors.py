@@ -9,12 +9,15 @@ from torch import Tensor
 
 from kedge.discovery.problem import Problem
 from kedge.errors import InputError
+from kedge.geometry import relative, ridge, unit
 from kedge.matching import assign_distinct
 
 AnchorChoice = Literal["random", "farthest"]
 
 # More than any similarity, so that a row of Y that a seed has taken is nobody else's while others are free.
 _TAKEN = 1e6
+# Keeps directions in which Y hardly varies from taking over when free anchors are scaled to unit norm.
+_ANCHOR_PENALTY = 1e-4
 
 
 def choose_anchors(problem: Problem, count: int, how: AnchorChoice, generator: torch.Generator) -> Tensor:
@@ -54,6 +57,19 @@ def snap(problem: Problem, anchors: Tensor, estimates: Tensor, column_penalty: T
         penalty[rows[~open_places]] = 2 * _TAKEN  # never: anchors are distinct
         rows[open_places] = assign_distinct(estimates[open_places], problem.y, penalty, budget=problem.budget)
     return rows
+
+
+def place_free_anchors(source: Tensor, target: Tensor, anchors: Tensor) -> Tensor:
+    """Unit vectors (a, dt) that give the rows of the target the coordinates that their partners have.
+
+    Parameters
+    ----------
+    source, target : Tensor, shapes (p, ds) and (p, dt)
+        Normalised rows that are pairs.
+    anchors : Tensor, shape (a, ds)
+        Normalised rows of the source.
+    """
+    return unit(ridge(target, relative(source, anchors), _ANCHOR_PENALTY).T)
 
 
 def _farthest(x: Tensor, count: int, chosen: Tensor, generator: torch.Generator) -> Tensor:

@@ -1,0 +1,228 @@
+"""`kedge reproduce`: the paper's experiments, one command each."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kedge.cli.arguments import add_device, add_verb, positive, seed_number
+
+if TYPE_CHECKING:
+    from kedge.experiments import Result
+
+_WORD_PAIRS = ("easy", "medium")
+_IMAGE_PAIRS = ("vit", "mobilenet")
+_TASKS = ("amazon", "descriptions", "encoders")
+
+
+def add_parser(verbs: Any) -> None:
+    """Describe the verb and its three experiments."""
+    parser: argparse.ArgumentParser = verbs.add_parser(
+        "reproduce",
+        help="run one of the paper's experiments, with its figures beside ours",
+        description="Run one of the paper's experiments and print our figures beside the published ones. "
+        "A run that was stopped goes on where it was.",
+        epilog="""examples:
+  kedge reproduce words --data DIR
+  kedge reproduce words --x wiki-news-300d-1M.vec --y GoogleNews-vectors-negative300.bin
+  kedge reproduce reviews --help     more about one experiment""",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    experiments = parser.add_subparsers(title="experiments", metavar="EXPERIMENT", required=True)
+    _add_words(experiments)
+    _add_images(experiments)
+    _add_reviews(experiments)
+
+
+def _add_words(experiments: Any) -> None:
+    parser = add_verb(
+        experiments,
+        "words",
+        run_words,
+        "Two tables of word vectors: which word is which, from 15 known pairs.",
+        """  kedge reproduce words --data DIR
+  kedge reproduce words --data DIR --pairs easy --random-states 0 --limit 4000                  a quick look
+  kedge reproduce words --x wiki-news-300d-1M.vec --y GoogleNews-vectors-negative300.bin        the paper's own pair""",
+    )
+    parser.add_argument("--pairs", nargs="+", choices=_WORD_PAIRS, default=list(_WORD_PAIRS), help="which pairs (both)")
+    parser.add_argument("--x", metavar="FILE", type=Path, help="word vectors sorted by frequency, instead of --data")
+    parser.add_argument("--y", metavar="FILE", type=Path, help="the other table; the paper's choice of words is taken")
+    parser.add_argument("--no-figures", action="store_true", help="tables only, no matplotlib needed")
+    _add_common(parser)
+
+
+def _add_images(experiments: Any) -> None:
+    parser = add_verb(
+        experiments,
+        "images",
+        run_images,
+        "Features of the same images by two networks: which is which, from 15 known pairs.",
+        """  kedge reproduce images --data DIR
+  kedge reproduce images --data DIR --pairs vit --random-states 0 1""",
+    )
+    parser.add_argument(
+        "--pairs", nargs="+", choices=_IMAGE_PAIRS, default=list(_IMAGE_PAIRS), help="which pairs (both)"
+    )
+    _add_common(parser)
+
+
+def _add_reviews(experiments: Any) -> None:
+    parser = add_verb(
+        experiments,
+        "reviews",
+        run_reviews,
+        "Zero-shot stitching: train a classifier on one encoder's vectors, use it on another's.",
+        """  kedge reproduce reviews --data DIR
+  kedge reproduce reviews --data DIR --tasks amazon --head logistic
+  kedge reproduce reviews --data DIR --tasks amazon --encoder-x roberta-base --encoder-y PlanTL-GOB-ES/roberta-base-bne
+
+amazon:        stars of reviews in English (X) and Spanish (Y); 15 parallel sentences of another kind as seeds
+descriptions:  topics of package descriptions in English (X) and French (Y)
+encoders:      stars of English reviews by two encoders, MiniLM (X) and word means (Y)""",
+    )
+    parser.add_argument("--tasks", nargs="+", choices=_TASKS, default=list(_TASKS), help="which tasks (all)")
+    parser.add_argument(
+        "--encoder-x", metavar="NAME", help="model or file of word vectors instead of the task's own encoder of X"
+    )
+    parser.add_argument("--encoder-y", metavar="NAME", help="the same for Y")
+    parser.add_argument("--head", choices=("mlp", "logistic"), default="mlp", help="classifier: the paper's MLP (mlp)")
+    _add_common(parser)
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--data", metavar="DIR", type=Path, help="folder with words/, images/, reviews/ (default: $KEDGE_DATA)"
+    )
+    parser.add_argument(
+        "--random-states", metavar="N", nargs="+", type=seed_number, default=[0, 1, 2, 3, 4], help="(0 1 2 3 4)"
+    )
+    parser.add_argument("--out", metavar="DIR", type=Path, default=Path("kedge-reproduce"), help="(kedge-reproduce)")
+    parser.add_argument("--limit", type=positive, metavar="N", help="only the first N rows or texts, for a quick look")
+    parser.add_argument(
+        "--paper-optimiser",
+        action=argparse.BooleanOptionalAction,
+        help="run the paper's optimiser too (default: where there is a GPU; on a CPU it takes hours)",
+    )
+    add_device(parser)
+
+
+def run_words(arguments: argparse.Namespace) -> int:
+    """Load the pairs, run, write and print."""
+    from kedge.errors import InputError
+    from kedge.experiments.pairs_of_spaces import load_pair, load_published_words
+
+    figures = not arguments.no_figures
+    if figures:
+        from kedge.experiments.pictures import require_matplotlib
+
+        require_matplotlib()  # now, not after the work
+    if (arguments.x is None) != (arguments.y is None):
+        raise InputError("--x and --y go together; give both files, or --data")
+    if arguments.x:
+        pairs = [load_published_words(arguments.x, arguments.y, arguments.limit)]
+    else:
+        data = _data_folder(arguments)
+        pairs = [load_pair(data, name, arguments.limit) for name in arguments.pairs]
+    return _run_retrieval(arguments, "words", pairs, figures)
+
+
+def run_images(arguments: argparse.Namespace) -> int:
+    """Load the pairs, run, write and print."""
+    from kedge.experiments.pairs_of_spaces import load_pair
+
+    data = _data_folder(arguments)
+    return _run_retrieval(
+        arguments, "images", [load_pair(data, name, arguments.limit) for name in arguments.pairs], False
+    )
+
+
+def _run_retrieval(arguments: argparse.Namespace, name: str, pairs: Any, figures: bool) -> int:
+    from kedge.cli.progress import progress_bar
+    from kedge.experiments.retrieval import reproduce_retrieval
+
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    with progress_bar() as on_step:
+        result = reproduce_retrieval(
+            name,
+            pairs,
+            arguments.out,
+            random_states=arguments.random_states,
+            device=arguments.device,
+            paper_optimiser=_with_paper_optimiser(arguments),
+            figures=figures,
+            on_part=_say_part,
+            on_step=on_step,
+        )
+    return _conclude(arguments, result)
+
+
+def run_reviews(arguments: argparse.Namespace) -> int:
+    """Encode, run, write and print."""
+    from kedge.cli.progress import counting_bar, progress_bar
+    from kedge.discovery.devices import resolve_device
+    from kedge.experiments.encoding import EncodingPlace
+    from kedge.experiments.reviews import Encoders, load_task, reproduce_reviews
+
+    data = _data_folder(arguments)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    chosen = Encoders(arguments.encoder_x, arguments.encoder_y)
+    with counting_bar("encoding") as on_progress:
+        place = EncodingPlace(arguments.out / "encoded", str(resolve_device(arguments.device)), on_progress)
+        tasks = [load_task(name, data, place, chosen, arguments.limit) for name in arguments.tasks]
+    with progress_bar() as on_step:
+        result = reproduce_reviews(
+            tasks,
+            arguments.out,
+            random_states=arguments.random_states,
+            head=arguments.head,
+            device=arguments.device,
+            paper_optimiser=_with_paper_optimiser(arguments),
+            on_part=_say_part,
+            on_step=on_step,
+        )
+    return _conclude(arguments, result)
+
+
+def _data_folder(arguments: argparse.Namespace) -> Path:
+    from kedge.errors import InputError
+
+    folder = arguments.data or os.environ.get("KEDGE_DATA")
+    if not folder:
+        raise InputError("no data: give their folder with --data, or in the environment as KEDGE_DATA")
+    if not Path(folder).is_dir():
+        raise InputError(f"{folder}: no such folder; give the folder of the data with --data or KEDGE_DATA")
+    return Path(folder)
+
+
+def _with_paper_optimiser(arguments: argparse.Namespace) -> bool:
+    from kedge.discovery.devices import resolve_device
+
+    if arguments.paper_optimiser is None:
+        return resolve_device(arguments.device).type == "cuda"
+    return bool(arguments.paper_optimiser)
+
+
+def _say_part(name: str, finished: bool) -> None:
+    from kedge.cli.output import note
+
+    note(f"{name}{': done before' if finished else ''}")
+
+
+def _conclude(arguments: argparse.Namespace, result: Result) -> int:
+    from kedge.cli.output import print_json, print_table, results
+
+    written = result.write(arguments.out)
+    if arguments.json:
+        print_json(result.details)
+        return 0
+    console = results()
+    for table in result.tables:
+        console.print(f"[bold]{table.title}[/]")
+        print_table(table.columns, table.rows)
+        for remark in table.remarks:
+            console.print(remark, markup=False)
+        console.print()
+    console.print(f"Written: {', '.join(str(path) for path in written)}", markup=False)
+    return 0

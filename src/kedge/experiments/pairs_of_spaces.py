@@ -1,0 +1,104 @@
+"""Pairs of spaces that hold the same things under the same keys, and what a run gets to see of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from kedge.errors import InputError
+from kedge.spaces import Embeddings, read_embeddings
+
+ANCHORS, SEEDS = 300, 15
+"""The paper's numbers."""
+
+# The paper's choice of words, as in its authors' earlier work.
+_LEAST_LETTERS, _MOST_FREQUENT_SKIPPED, _WORDS = 4, 400, 20_000
+# Words of a published table to look at: more than enough to find 20,000 that the other has too.
+_WORDS_READ = 200_000
+
+
+@dataclass(frozen=True)
+class SpacePair:
+    """Two spaces whose row i is the same thing, with names for tables."""
+
+    name: str
+    x: Embeddings
+    y: Embeddings
+    name_x: str
+    name_y: str
+
+
+@dataclass(frozen=True)
+class _Files:
+    x: str
+    y: str
+    name_x: str
+    name_y: str
+    least_letters: int = 0
+    most: int | None = None
+
+
+_PAIRS = {
+    "easy": _Files(
+        "words/word2vec-googlenews-300", "words/glove-6b-100", "Word2Vec", "GloVe", least_letters=3, most=20_000
+    ),
+    "medium": _Files("words/fasttext-wiki-300", "words/word2vec-googlenews-300", "FastText", "Word2Vec"),
+    "glove": _Files("words/glove-6b-100", "words/fasttext-wiki-300", "GloVe", "FastText"),
+    "vit": _Files("images/cifar10-vit-a-128", "images/cifar10-vit-b-128", "ViT-a", "ViT-b"),
+    "mobilenet": _Files(
+        "images/cifar10-mobilenet-v1-1024", "images/cifar10-mobilenet-v2-1280", "MobileNet-v1", "MobileNet-v2"
+    ),
+}
+PAIR_NAMES = tuple(_PAIRS)
+WORD_PAIRS = ("easy", "medium")
+IMAGE_PAIRS = ("vit", "mobilenet")
+
+
+def load_pair(data: Path, name: str, limit: int | None = None) -> SpacePair:
+    """What both spaces of a pair in the data folder hold, in the order of the first; at most `limit` rows."""
+    files = _PAIRS[name]
+    x, y = (read_embeddings(data / f"{file}.npz") for file in (files.x, files.y))
+    shared = [key for key in x.keys if key in y.row_of]
+    if files.least_letters:
+        shared = [key for key in shared if key.isalpha() and len(key) >= files.least_letters]
+    shared = shared[: files.most][:limit]
+    return SpacePair(name, x.take(x.rows(shared)), y.take(y.rows(shared)), files.name_x, files.name_y)
+
+
+def load_published_words(path_x: Path, path_y: Path, limit: int | None = None) -> SpacePair:
+    """Two published tables of word vectors, sorted by frequency, with the paper's choice of words.
+
+    Alphabetic words of at least 4 letters that both have; the 400 most frequent in X are skipped, the next
+    20,000 taken (`limit` of them).
+    """
+    x = read_embeddings(path_x, limit=_WORDS_READ)
+    wanted = [key for key in x.keys if key.isalpha() and len(key) >= _LEAST_LETTERS]
+    y = read_embeddings(path_y, keys=wanted)
+    shared = [key for key in wanted if key in y.row_of]
+    chosen = shared[_MOST_FREQUENT_SKIPPED : _MOST_FREQUENT_SKIPPED + _WORDS][:limit]
+    if len(chosen) <= ANCHORS:
+        raise InputError(
+            f"{path_x}, {path_y}: {len(shared)} words of at least {_LEAST_LETTERS} letters are in both; more than "
+            f"{_MOST_FREQUENT_SKIPPED + ANCHORS} are needed. Are the keys words of the same language, by frequency?"
+        )
+    return SpacePair("files", x.take(x.rows(chosen)), y.take(y.rows(chosen)), path_x.name, path_y.name)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a run gets to see: X, Y with its rows shuffled, anchors as keys of X, and the first of them as seeds."""
+
+    x: Embeddings
+    y: Embeddings
+    anchors: list[str]
+    seeds: list[tuple[str, str]]
+
+
+def draw_task(pair: SpacePair, random_state: int, seeds: int = SEEDS, anchors: int = ANCHORS) -> Task:
+    """Hide the pairs, and draw anchors and seeds at random."""
+    chance = np.random.default_rng(random_state)
+    y = pair.y.take(chance.permutation(len(pair.y)))
+    keys = [pair.x.keys[row] for row in chance.choice(len(pair.x), anchors, replace=False)]
+    return Task(pair.x, y, keys, [(key, key) for key in keys[:seeds]])

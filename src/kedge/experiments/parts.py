@@ -1,0 +1,69 @@
+"""Finished parts of a long experiment, kept so that they are not done again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kedge import __version__
+from kedge.spaces import Embeddings
+from kedge.spaces.atomic import atomic_path
+
+OnPart = Callable[[str, bool], None]
+
+
+class Parts:
+    """Parts under `folder`, one JSON file each, that belong to the same settings and the same data.
+
+    The file's name ends with a digest of the settings: parts of other settings stay, and are not taken for these.
+
+    Parameters
+    ----------
+    folder : Path
+    settings : mapping
+        All that the parts depend on.
+    on_part : callable
+        Is told the name of each part before it is done, and whether it was done before.
+    """
+
+    def __init__(self, folder: Path, settings: Mapping[str, Any], on_part: OnPart) -> None:
+        described = json.dumps({**settings, "kedge": __version__}, sort_keys=True)
+        self._folder = folder
+        self._digest = hashlib.sha256(described.encode()).hexdigest()[:12]
+        self._on_part = on_part
+
+    def get(self, name: str, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """The part of that name: read where it is finished, otherwise computed and written."""
+        path = self._folder / f"{name}-{self._digest}.json"
+        finished = _read(path)
+        self._on_part(name, finished is not None)
+        if finished is not None:
+            return finished
+        part = compute()
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with atomic_path(path) as temporary:
+            temporary.write_text(json.dumps(part, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        return part
+
+
+def digest_of(*spaces: Embeddings) -> str:
+    """A digest of keys and vectors."""
+    summed = hashlib.sha256()
+    for space in spaces:
+        summed.update("\n".join(space.keys).encode())
+        summed.update(np.ascontiguousarray(space.vectors).data)
+    return summed.hexdigest()[:12]
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """A finished part; one that is not there or damaged is not finished."""
+    try:
+        part = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return part if isinstance(part, dict) else None

@@ -1,0 +1,94 @@
+"""The paper's figure: relative spaces in two dimensions, GT / Seed / Found by space, a few neighbourhoods coloured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kedge.errors import MissingExtraError
+from kedge.geometry import principal_axes, unit
+from kedge.spaces.atomic import atomic_path
+
+# Of these words those that the spaces have; each stands for a neighbourhood.
+_CENTRES = ("school", "water", "music", "doctor", "army")
+_NEIGHBOURHOOD = 15
+_BACKGROUND = 1500
+
+
+def picture_of(keys: Sequence[str], x: Tensor, sets: Mapping[str, tuple[Tensor, Tensor]]) -> dict[str, Any]:
+    """The points to draw, as plain numbers.
+
+    Parameters
+    ----------
+    keys : sequence of str, length n
+    x : Tensor, shape (n, dx)
+        Unit rows; what is near a centre is decided here.
+    sets : mapping of name to two tensors, shapes (n, a)
+        Relative coordinates of both spaces. Both are drawn in the axes that tell the neighbourhoods apart in the first,
+        so that columns that agree look alike.
+    """
+    row_of = {key: row for row, key in enumerate(keys)}
+    groups = {
+        centre: (x @ x[row_of[centre]]).topk(min(_NEIGHBOURHOOD, len(x))).indices.tolist()
+        for centre in _CENTRES
+        if centre in row_of
+    }
+    coloured = [row for rows in groups.values() for row in rows] or list(range(len(keys)))
+    background = range(0, len(keys), max(1, len(keys) // _BACKGROUND))
+    points: dict[str, Any] = {}
+    for name, spaces in sets.items():
+        of_x, of_y = (unit(space) for space in spaces)
+        axes = principal_axes(of_x[coloured] - of_x[coloured].mean(dim=0), 2)
+        flat_x, flat_y = ((space - space.mean(dim=0)) @ axes for space in (of_x, of_y))
+        points[name] = {
+            side: {
+                "background": _rounded(flat[list(background)]),
+                "groups": {word: _rounded(flat[rows]) for word, rows in groups.items()},
+            }
+            for side, flat in (("x", flat_x), ("y", flat_y))
+        }
+    return points
+
+
+def require_matplotlib() -> None:
+    """Say how to get it, where it is not there."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError("figures need matplotlib: pip install 'kedge[plot]', or pass --no-figures") from error
+
+
+def draw_picture(points: Mapping[str, Any], name_x: str, name_y: str, stem: Path) -> list[Path]:
+    """Draw a grid, sets by spaces, to `stem` with .png and .svg; returns the two paths."""
+    require_matplotlib()
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.5, 3.2 * len(points)), layout="constrained")
+    grid = figure.subplots(len(points), 2, squeeze=False, sharex="row", sharey="row")
+    for row, (set_name, sides) in zip(grid, points.items(), strict=True):
+        for axes, side, space in zip(row, ("x", "y"), (name_x, name_y), strict=True):
+            axes.scatter(*zip(*sides[side]["background"], strict=True), s=2, color="0.82", linewidths=0)
+            for colour, (word, places) in enumerate(sides[side]["groups"].items()):
+                axes.scatter(*zip(*places, strict=True), s=14, color=f"C{colour}", label=word, linewidths=0)
+            axes.set(xticks=[], yticks=[], title=f"{set_name}: {space}")
+    handles, labels = grid[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), title="words close to")
+    written = []
+    with rc_context({"svg.hashsalt": "kedge", "svg.fonttype": "none"}):  # the same picture gives the same file
+        for suffix in (".png", ".svg"):
+            path = stem.with_name(stem.name + suffix)
+            with atomic_path(path) as temporary:
+                figure.savefig(
+                    temporary, dpi=150, format=suffix[1:], metadata={"Date": None} if suffix == ".svg" else None
+                )
+            written.append(path)
+    return written
+
+
+def _rounded(flat: Tensor) -> list[list[float]]:
+    return [[round(value, 4) for value in place] for place in torch.as_tensor(flat).tolist()]

@@ -1,0 +1,46 @@
+"""Tables of results: for people, as Markdown, and the summaries in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Table:
+    """A title, columns, rows of cells as they are shown, and remarks below."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+    remarks: list[str] = field(default_factory=list)
+
+    def to_markdown(self) -> str:
+        """As a Markdown section."""
+        lines = [f"### {self.title}", "", _row(self.columns), "|" + "---|" * len(self.columns)]
+        lines += [_row(cells) for cells in self.rows]
+        lines += ["", *(f"{remark}\n" for remark in self.remarks)]
+        return "\n".join(lines)
+
+
+def mean_and_spread(values: Sequence[float]) -> dict[str, float]:
+    """Mean and standard deviation over the random states."""
+    return {"mean": float(np.mean(values)), "std": float(np.std(values))}
+
+
+def shown(summaries: Sequence[dict[str, float]]) -> str:
+    """Several summaries in one cell: means with one joint, largest, standard deviation."""
+    means = " / ".join(short(summary["mean"]) for summary in summaries)
+    return f"{means} ±{short(max(summary['std'] for summary in summaries))}"
+
+
+def short(value: float) -> str:
+    """Three decimals without the leading zero, as the paper writes them."""
+    return f"{value:.3f}".removeprefix("0")
+
+
+def _row(cells: Sequence[str]) -> str:
+    escaped = (cell.replace("|", "\\|").replace("\n", " ") for cell in cells)
+    return f"| {' | '.join(escaped)} |"
