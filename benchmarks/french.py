@@ -22,7 +22,7 @@ from kedge import AnchorDiscovery, Embeddings
 from kedge.geometry import centre_of, normalise, orthogonal_map, refine_rotation, unit
 from kedge.matching import match_csls
 from kedge.spaces import read_embeddings
-from space_pairs import add_data_option, describe_machine
+from setting import add_data_option, describe_machine
 
 HEADWORD = re.compile(r"(?P<word>.+) /[^/]*/$")
 

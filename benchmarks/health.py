@@ -25,7 +25,8 @@ import torch
 from numpy.typing import NDArray
 
 from kedge import AnchorDiscovery, retrieval_scores
-from space_pairs import add_data_option, load_pair
+from kedge.experiments.pairs_of_spaces import load_pair
+from setting import add_data_option
 
 ROWS = 4000
 REFERENCE_SEEDS = 300
@@ -95,9 +96,10 @@ def grid(pairs: list[str], states: int) -> list[Case]:
 def spaces(data: Path, pair: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Unit vectors of a pair, row by row the same thing; strangers share nothing but the row number."""
     if pair == STRANGERS:
-        x, y = load_pair(data, "easy")[0], load_pair(data, "vit")[1]
+        x, y = load_pair(data, "easy").x, load_pair(data, "vit").y
     else:
-        x, y = load_pair(data, pair)
+        loaded = load_pair(data, pair)
+        x, y = loaded.x, loaded.y
     rows = min(len(x), len(y))
     left, right = (space.vectors[:rows].astype(np.float32) for space in (x, y))
     return left / np.linalg.norm(left, axis=1, keepdims=True), right / np.linalg.norm(right, axis=1, keepdims=True)

@@ -16,8 +16,9 @@ from dataclasses import replace
 import numpy as np
 
 from kedge import AnchorDiscovery, PaperSettings, Step
+from kedge.experiments.pairs_of_spaces import draw_task, load_pair
 from kedge.tasks import evaluate, gold_by_key
-from space_pairs import add_data_option, describe_machine, draw, load_pair
+from setting import add_data_option, describe_machine
 
 METHODS = {
     "default": {},
@@ -54,9 +55,11 @@ def main() -> None:
     parser.add_argument("--timed-steps", type=int, help="scale the paper's time up from so many steps")
     arguments = parser.parse_args()
     machine = describe_machine(arguments.device)
-    x, truth = load_pair(arguments.data, arguments.pair, arguments.words)
+    pair = load_pair(arguments.data, arguments.pair, arguments.words)
     kind = "only unit norm" if arguments.no_center else "centred"
-    print(f"{arguments.pair} pair, {len(x)} words, {kind}, {len(arguments.random_states)} random states, {machine}\n")
+    print(
+        f"{arguments.pair} pair, {len(pair.x)} words, {kind}, {len(arguments.random_states)} random states, {machine}\n"
+    )
 
     settings = PaperSettings()
     steps = settings.steps
@@ -65,7 +68,7 @@ def main() -> None:
     seconds: dict[str, list[float]] = {name: [] for name in METHODS}
     scores: dict[str, list[tuple[float, ...]]] = {name: [] for name in METHODS}
     for state in arguments.random_states:
-        y, anchors, seeds = draw(x, truth, state)
+        task = draw_task(pair, state)
         for name, options in METHODS.items():
             clock = StepClock()
             run = AnchorDiscovery(
@@ -77,10 +80,11 @@ def main() -> None:
                 **options,
             )
             began = time.perf_counter()
-            run.fit(x, y, seeds, anchors=anchors)
+            run.fit(task.x, task.y, task.seeds, anchors=task.anchors)
             seconds[name].append(time.perf_counter() - began + (steps - settings.steps) * clock.seconds_a_step())
             if not arguments.timed_steps:
-                result = evaluate(run, x, y, gold_by_key(x, y), complete=True, device=arguments.device)
+                gold = gold_by_key(task.x, task.y)
+                result = evaluate(run, task.x, task.y, gold, complete=True, device=arguments.device)
                 found = result.found
                 scores[name].append((found.jaccard, found.mrr, found.cosine, result.anchors_exact, run.health_.score))
                 if name == "default":

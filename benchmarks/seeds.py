@@ -15,9 +15,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kedge import AnchorDiscovery, Embeddings
+from kedge import AnchorDiscovery
+from kedge.experiments.pairs_of_spaces import PAIR_NAMES, SpacePair, draw_task, load_pair
 from kedge.tasks import evaluate, gold_by_key
-from space_pairs import PAIRS, add_data_option, describe_machine, draw, load_pair
+from setting import add_data_option, describe_machine
 
 SUCCESS = 0.9
 
@@ -38,7 +39,7 @@ def main() -> None:
     """One row a pair of spaces, one column a number of seeds."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_data_option(parser)
-    parser.add_argument("--pairs", nargs="+", choices=PAIRS, default=["easy", "medium", "vit", "mobilenet"])
+    parser.add_argument("--pairs", nargs="+", choices=PAIR_NAMES, default=["easy", "medium", "vit", "mobilenet"])
     parser.add_argument("--seeds", nargs="+", type=int, default=[15, 8, 5, 3, 1, 0])
     parser.add_argument("--random-states", nargs="+", type=int, default=[0, 1, 2, 3, 4])
     parser.add_argument("--device", default="auto")
@@ -46,11 +47,11 @@ def main() -> None:
     print(f"{describe_machine(arguments.device)}: successes, mean Found MRR@10 (said to be aligned; most seconds)\n")
     print(f"| pair | {' | '.join(map(str, arguments.seeds))} |\n|---|{'---|' * len(arguments.seeds)}", flush=True)
     for name in arguments.pairs:
-        x, truth = load_pair(arguments.data, name)
-        reference = run(x, truth, 300, arguments.random_states[0], arguments.device)
+        pair = load_pair(arguments.data, name)
+        reference = run(pair, 300, arguments.random_states[0], arguments.device)
         cells = []
         for count in arguments.seeds:
-            runs = [run(x, truth, count, state, arguments.device) for state in arguments.random_states]
+            runs = [run(pair, count, state, arguments.device) for state in arguments.random_states]
             successes = sum(result.mrr >= SUCCESS * reference.mrr for result in runs)
             said = sum(result.aligned for result in runs)
             seconds = max(result.seconds for result in runs)
@@ -61,20 +62,21 @@ def main() -> None:
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
         found, gt = ([np.mean([getattr(r, p + m) for r in first]) for m in ("mrr", "jaccard")] for p in ("", "gt_"))
         print(
-            f"\n{name}: {len(x)} rows; with {max(arguments.seeds)} seeds Found MRR {found[0]:.3f}, "
+            f"\n{name}: {len(pair.x)} rows; with {max(arguments.seeds)} seeds Found MRR {found[0]:.3f}, "
             f"Jaccard {found[1]:.3f}; GT {gt[0]:.3f}, {gt[1]:.3f}; "
             f"with 300 true pairs as seeds Found MRR {reference.mrr:.3f}\n",
             flush=True,
         )
 
 
-def run(x: Embeddings, truth: Embeddings, seeds: int, random_state: int, device: str) -> Run:
+def run(pair: SpacePair, seeds: int, random_state: int, device: str) -> Run:
     """Discover and score."""
-    y, anchors, pairs = draw(x, truth, random_state, seeds)
+    task = draw_task(pair, random_state, seeds)
     began = time.perf_counter()
-    discovery = AnchorDiscovery(device=device, random_state=random_state).fit(x, y, pairs, anchors=anchors)
+    discovery = AnchorDiscovery(device=device, random_state=random_state)
+    discovery.fit(task.x, task.y, task.seeds, anchors=task.anchors)
     seconds = time.perf_counter() - began
-    result = evaluate(discovery, x, y, gold_by_key(x, y), complete=True, device=device)
+    result = evaluate(discovery, task.x, task.y, gold_by_key(task.x, task.y), complete=True, device=device)
     aligned = discovery.health_.verdict == "aligned"
     return Run(result.found.mrr, result.found.jaccard, result.gt.mrr, result.gt.jaccard, aligned, seconds)
 

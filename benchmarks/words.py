@@ -21,8 +21,9 @@ from pathlib import Path
 
 import numpy as np
 
+from kedge.experiments.pairs_of_spaces import WORD_PAIRS, draw_task, load_pair
 from kedge.spaces import write_embeddings, write_table
-from space_pairs import PAIRS, WORD_PAIRS, add_data_option, draw, load_pair
+from setting import add_data_option
 
 ROWS = ("GT", "Seed", "Found", "Snapped")
 METRICS = ("jaccard", "mrr", "cosine", "p_at_1", "foscttm")
@@ -45,12 +46,12 @@ def main() -> None:
 
 def run_state(data: Path, name: str, seed_count: int, random_state: int) -> dict[str, object]:
     """One discovery and its evaluation through the command line."""
-    x, truth = load_pair(data, name)
-    y, anchors, seeds = draw(x, truth, random_state, seed_count)
+    task = draw_task(load_pair(data, name), random_state, seed_count)
+    anchors, seeds = task.anchors, task.seeds
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        write_embeddings(x, folder / "x.npz")
-        write_embeddings(y, folder / "y.npz")
+        write_embeddings(task.x, folder / "x.npz")
+        write_embeddings(task.y, folder / "y.npz")
         write_table(folder / "seeds.tsv", ("x", "y"), seeds)
         (folder / "anchors.txt").write_text("".join(f"{key}\n" for key in anchors))
         files = [str(folder / "x.npz"), str(folder / "y.npz")]
@@ -61,7 +62,7 @@ def run_state(data: Path, name: str, seed_count: int, random_state: int) -> dict
         evaluate = [sys.executable, "-m", "kedge", "evaluate", run, *files, "--gold", "keys", "--json"]
         result = json.loads(subprocess.run(evaluate, check=True, stdout=subprocess.PIPE).stdout)
     print(
-        f"{name} {random_state}: {len(x)} words, Found MRR {result['Found']['mrr']:.3f}, {seconds:.0f} s, "
+        f"{name} {random_state}: {len(task.x)} words, Found MRR {result['Found']['mrr']:.3f}, {seconds:.0f} s, "
         f"{megabytes:.0f} MB, {result['health']['verdict']}",
         file=sys.stderr,
     )
@@ -81,7 +82,7 @@ def measure(arguments: list[str]) -> tuple[float, float]:
 
 def print_table(name: str, results: list[dict[str, object]]) -> None:
     """Mean and standard deviation over the states, as Markdown."""
-    print(f"### {name}: {' x '.join(PAIRS[name])}, {len(results)} random states, mean (std)\n")
+    print(f"### {name}: {len(results)} random states, mean (std)\n")
     print("| anchors | Jaccard@10 | MRR@10 | cosine | P@1 | FOSCTTM |\n|---|---|---|---|---|---|")
     for row in (row for row in ROWS if results[0][row]):
         cells = [shown([result[row][metric] for result in results]) for metric in METRICS]

@@ -60,3 +60,32 @@ def data_folder() -> Path:
     if not folder or not Path(folder, "words").is_dir():
         pytest.skip("KEDGE_DATA does not name a folder with words/")
     return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def make_roberta():
+    """A function that makes a folder with a tiny RoBERTa, whose tokenizer knows some words."""
+
+    def make(folder: Path, words: set[str]) -> str:
+        from tokenizers import Tokenizer, models, pre_tokenizers, processors
+        from transformers import PreTrainedTokenizerFast, RobertaConfig, RobertaModel
+
+        special = ["<s>", "<pad>", "</s>", "<unk>"]
+        vocabulary = {word: number for number, word in enumerate(special + sorted(words))}
+        tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+        tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+        tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), add_prefix_space=False)
+        PreTrainedTokenizerFast(
+            tokenizer_object=tokenizer, pad_token="<pad>", unk_token="<unk>", bos_token="<s>", eos_token="</s>"
+        ).save_pretrained(folder)
+        torch.manual_seed(0)
+        config = RobertaConfig(
+            vocab_size=len(vocabulary), hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+            intermediate_size=64, max_position_embeddings=34, pad_token_id=1, bos_token_id=0, eos_token_id=2,
+            type_vocab_size=1,
+        )  # fmt: skip
+        # Without a pooler, as language models are stored: nothing must depend on the one that loading makes up.
+        RobertaModel(config, add_pooling_layer=False).save_pretrained(folder)
+        return str(folder)
+
+    return make

@@ -33,6 +33,7 @@ VERBS = (
     "encode",
     "convert",
     "info",
+    "reproduce",
 )
 
 
@@ -395,11 +396,16 @@ def test_a_run_is_not_overwritten_unasked(folder, capsys):
     assert (folder / "run" / "run.json").read_bytes() == before
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interruption_leaves_nothing_half_written(folder, tmp_path, number):
+@pytest.mark.parametrize(
+    ("number", "in_background"), [(signal.SIGINT, False), (signal.SIGTERM, False), (signal.SIGTERM, True)]
+)
+def test_interruption_leaves_nothing_half_written(folder, tmp_path, number, in_background):
     command = [sys.executable, "-m", "kedge", "discover", folder / "x.npz", folder / "y.vec"]
     command += ["--seeds", folder / "seeds.tsv", "--method", "paper", "--out", tmp_path / "run"]  # minutes of work
-    process = subprocess.Popen([str(part) for part in command], stderr=subprocess.PIPE, text=True)
+    # A shell starts what runs in the background of a script with Ctrl-C ignored.
+    prelude = ["bash", "-c", 'trap "" INT; exec "$@"', "bash"] if in_background else []
+    command = [*prelude, *(str(part) for part in command)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     while "seeds" not in process.stderr.readline():  # the log line before the work begins
         assert process.poll() is None

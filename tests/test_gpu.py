@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
 from kedge import AnchorDiscovery, retrieval_scores
+from kedge.geometry import unit
+from kedge.matching import BlockedSoftmin, best_partners, match_csls, top_k, transport_step, use_fused, using_precision
 
 pytestmark = [
     pytest.mark.gpu,
@@ -36,3 +40,91 @@ def test_same_scores_as_on_the_cpu():
     on_cpu, on_gpu = retrieval_scores(source, target), retrieval_scores(source.cuda(), target.cuda())
     assert on_gpu.mrr == pytest.approx(on_cpu.mrr, abs=0.01)
     assert on_gpu.foscttm == pytest.approx(on_cpu.foscttm, abs=1e-4)
+
+
+# Rows, columns, coordinates: ragged edges, one tile and many, more than the widest step.
+SHAPES = [(1000, 777, 300), (130, 2049, 384), (33, 65, 20), (5, 20_000, 1536), (20_000, 3, 768)]
+# How far products of numbers of so many bits may be off.
+TOLERANCES = {"float32": 2e-6, "tf32": 3e-4, "bf16": 3e-3}
+
+
+def two_spaces(n: int, m: int, d: int) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(n + m + d)
+    return tuple(unit(torch.randn(count, d, generator=generator)) for count in (n, m))
+
+
+@pytest.fixture(params=TOLERANCES)
+def precision(request):
+    with using_precision(request.param):
+        yield request.param
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_fused_top_k_against_torch(shape, precision):
+    a, b = two_spaces(*shape)
+    dense = a @ b.T
+    for k in (1, 10, 16):
+        values, rows = top_k(a.cuda(), b.cuda(), k)
+        expected = dense.topk(min(k, len(b)), dim=1).values
+        torch.testing.assert_close(values.cpu(), expected, rtol=0, atol=TOLERANCES[precision])
+        torch.testing.assert_close(dense.gather(1, rows.cpu()), expected, rtol=0, atol=2 * TOLERANCES[precision])
+        assert all(len(set(row)) == len(row) for row in rows[:50].tolist())
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_fused_partners_and_margins_against_torch(shape, precision):
+    a, b = two_spaces(*shape)
+    penalties = torch.rand(len(a) + len(b), generator=torch.Generator().manual_seed(0))
+    arguments = (a, b, penalties[: len(a)], penalties[len(a) :])
+    partner, margin = best_partners(*arguments)
+    on_gpu = best_partners(*(argument.cuda() for argument in arguments))
+    dense = a @ b.T - penalties[len(a) :]
+    chosen = dense.gather(1, on_gpu[0].cpu()[:, None])
+    torch.testing.assert_close(chosen, dense.amax(dim=1, keepdim=True), rtol=0, atol=2 * TOLERANCES[precision])
+    same = on_gpu[0].cpu() == partner
+    assert same.float().mean() > 0.98
+    # A margin depends on the rivals' choices too, which may differ where two columns are as good as equal.
+    close = (on_gpu[1].cpu() - margin).abs() <= 4 * TOLERANCES[precision]
+    assert (close | margin.isinf())[same].float().mean() > 0.95
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_fused_softmin_against_torch(shape, precision):
+    a, b = two_spaces(*shape)
+    weights = torch.randn(len(b), generator=torch.Generator().manual_seed(0)) - math.log(len(b))
+    ours = BlockedSoftmin(a.cuda(), b.cuda()).rows(0.05, weights.cuda()).cpu()
+    torch.testing.assert_close(ours, BlockedSoftmin(a, b).rows(0.05, weights), rtol=0, atol=TOLERANCES[precision])
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_fused_transport_step_against_torch(shape):
+    a, b = two_spaces(*shape)
+    potential = 0.1 * torch.rand(len(b), generator=torch.Generator().manual_seed(0))
+    values = torch.randn(len(b), 150, generator=torch.Generator().manual_seed(1))
+    plain = transport_step(a, b, potential, 0.05, values=values)
+    ours = transport_step(a.cuda(), b.cuda(), potential.cuda(), 0.05, values=values.cuda())
+    torch.testing.assert_close(ours.targets.cpu(), plain.targets, rtol=0, atol=0.1)
+    torch.testing.assert_close(ours.potential.cpu(), plain.potential, rtol=0, atol=0.01)
+    assert ours.sharpness == pytest.approx(plain.sharpness, rel=0.05)
+
+
+def test_which_path_ran(words, word_seeds):
+    from kedge.matching import fused
+
+    x = torch.randn(10, 4)
+    assert not use_fused(x)
+    assert not use_fused(x.cuda().double())
+    assert use_fused(x.cuda())
+    fused.CALLS.clear()
+    AnchorDiscovery(n_anchors=50, device="cuda").fit(*words, word_seeds)
+    assert all(fused.CALLS[name] for name in ("top_k", "best_two", "barycentres", "log_sum_exp")), fused.CALLS
+
+
+def test_the_default_precision_keeps_the_pairs_of_float32(words):
+    x, y = (unit(torch.from_numpy(space.vectors).cuda()) for space in words)
+    y = torch.nn.functional.pad(y, (0, x.shape[1] - y.shape[1]))
+    with using_precision("float32"):
+        exact = match_csls(x, y)
+    default = match_csls(x, y)
+    assert (default.partner == exact.partner).float().mean() >= 0.995
+    assert (default.mutual == exact.mutual).float().mean() >= 0.995

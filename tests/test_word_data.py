@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
 from kedge import AnchorDiscovery
+from kedge.experiments.pairs_of_spaces import draw_task, load_pair
 from kedge.tasks import evaluate, gold_by_key
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
-from space_pairs import draw, load_pair
 
 
 @pytest.mark.slow
@@ -20,10 +15,9 @@ from space_pairs import draw, load_pair
     [("easy", 0.92, 0.34, 0.92, 0.99, 0.95), ("medium", 0.58, 0.18, 0.50, 0.85, 0.60)],
 )
 def test_acceptance(data_folder, name, mrr, jaccard, exact, precision, recall):
-    x, truth = load_pair(data_folder, name)
-    y, anchors, seeds = draw(x, truth, 0)
-    discovery = AnchorDiscovery().fit(x, y, seeds, anchors=anchors)
-    result = evaluate(discovery, x, y, gold_by_key(x, y), complete=True)
+    task = draw_task(load_pair(data_folder, name), 0)
+    discovery = AnchorDiscovery().fit(task.x, task.y, task.seeds, anchors=task.anchors)
+    result = evaluate(discovery, task.x, task.y, gold_by_key(task.x, task.y), complete=True)
     assert discovery.health_.verdict == "aligned"
     assert result.found.mrr >= mrr
     assert result.found.jaccard >= jaccard
@@ -34,10 +28,9 @@ def test_acceptance(data_folder, name, mrr, jaccard, exact, precision, recall):
 
 def test_part_of_the_medium_pair(data_folder):
     """Quick, and harder than the words inside the package."""
-    x, truth = load_pair(data_folder, "medium", limit=4000)
-    y, anchors, seeds = draw(x, truth, 0)
-    discovery = AnchorDiscovery().fit(x, y, seeds, anchors=anchors)
-    result = evaluate(discovery, x, y, gold_by_key(x, y), complete=True)
+    task = draw_task(load_pair(data_folder, "medium", limit=4000), 0)
+    discovery = AnchorDiscovery().fit(task.x, task.y, task.seeds, anchors=task.anchors)
+    result = evaluate(discovery, task.x, task.y, gold_by_key(task.x, task.y), complete=True)
     assert discovery.health_.verdict == "aligned"
     assert result.pairs_precision > 0.97
     assert result.found.mrr > result.gt.mrr > result.seed.mrr

@@ -75,6 +75,12 @@ Exit code 3: written, but the result is not healthy (see --force).""",
     add_random_state(parser)
     add_device(parser)
     parser.add_argument(
+        "--precision",
+        choices=("tf32", "bf16", "float32"),
+        default="tf32",
+        help="what matching multiplies in on a GPU (tf32); a CPU always uses float32",
+    )
+    parser.add_argument(
         "--memory",
         metavar="SIZE",
         type=byte_count,
@@ -127,6 +133,7 @@ def run(arguments: argparse.Namespace) -> int:
             min_confidence=arguments.min_confidence,
             memory_budget=arguments.memory,
             device=arguments.device,
+            precision=arguments.precision,
             random_state=arguments.random_state,
             on_step=on_step,
         ).fit(x, y, seeds, anchors)

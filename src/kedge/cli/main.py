@@ -86,8 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def entry_point() -> NoReturn:
     """What the `kedge` script calls."""
-    # Asked to stop politely, clean up as on Ctrl-C.
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    signal.signal(signal.SIGTERM, _stop)
     code = main()
     if code == EXIT_INTERRUPTED:
         # Python dies of the signal instead, whatever is returned, if it arrived inside an eval() of some import.
@@ -95,6 +94,11 @@ def entry_point() -> NoReturn:
         sys.stderr.flush()
         os._exit(code)
     sys.exit(code)
+
+
+def _stop(*_: object) -> NoReturn:
+    """Asked to stop politely, clean up as on Ctrl-C, also where that is ignored, as in the background of a script."""
+    raise KeyboardInterrupt
 
 
 def _fail(message: str) -> int:

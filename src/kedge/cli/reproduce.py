@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kedge.cli.arguments import add_device, add_verb, positive, seed_number
 
 if TYPE_CHECKING:
+    from kedge.discovery.steps import OnStep
     from kedge.experiments import Result
+    from kedge.experiments.pairs_of_spaces import SpacePair
+    from kedge.experiments.parts import OnPart
 
 _WORD_PAIRS = ("easy", "medium")
 _IMAGE_PAIRS = ("vit", "mobilenet")
@@ -49,7 +54,6 @@ def _add_words(experiments: Any) -> None:
     parser.add_argument("--pairs", nargs="+", choices=_WORD_PAIRS, default=list(_WORD_PAIRS), help="which pairs (both)")
     parser.add_argument("--x", metavar="FILE", type=Path, help="word vectors sorted by frequency, instead of --data")
     parser.add_argument("--y", metavar="FILE", type=Path, help="the other table; the paper's choice of words is taken")
-    parser.add_argument("--no-figures", action="store_true", help="tables only, no matplotlib needed")
     _add_common(parser)
 
 
@@ -105,6 +109,7 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
         action=argparse.BooleanOptionalAction,
         help="run the paper's optimiser too (default: where there is a GPU; on a CPU it takes hours)",
     )
+    parser.add_argument("--no-figures", action="store_true", help="tables only, no matplotlib needed")
     add_device(parser)
 
 
@@ -113,11 +118,6 @@ def run_words(arguments: argparse.Namespace) -> int:
     from kedge.errors import InputError
     from kedge.experiments.pairs_of_spaces import load_pair, load_published_words
 
-    figures = not arguments.no_figures
-    if figures:
-        from kedge.experiments.pictures import require_matplotlib
-
-        require_matplotlib()  # now, not after the work
     if (arguments.x is None) != (arguments.y is None):
         raise InputError("--x and --y go together; give both files, or --data")
     if arguments.x:
@@ -125,7 +125,7 @@ def run_words(arguments: argparse.Namespace) -> int:
     else:
         data = _data_folder(arguments)
         pairs = [load_pair(data, name, arguments.limit) for name in arguments.pairs]
-    return _run_retrieval(arguments, "words", pairs, figures)
+    return _run_retrieval(arguments, "words", pairs)
 
 
 def run_images(arguments: argparse.Namespace) -> int:
@@ -133,17 +133,14 @@ def run_images(arguments: argparse.Namespace) -> int:
     from kedge.experiments.pairs_of_spaces import load_pair
 
     data = _data_folder(arguments)
-    return _run_retrieval(
-        arguments, "images", [load_pair(data, name, arguments.limit) for name in arguments.pairs], False
-    )
+    return _run_retrieval(arguments, "images", [load_pair(data, name, arguments.limit) for name in arguments.pairs])
 
 
-def _run_retrieval(arguments: argparse.Namespace, name: str, pairs: Any, figures: bool) -> int:
-    from kedge.cli.progress import progress_bar
-    from kedge.experiments.retrieval import reproduce_retrieval
+def _run_retrieval(arguments: argparse.Namespace, name: str, pairs: Sequence[SpacePair]) -> int:
+    from kedge.experiments.words_and_images import reproduce_retrieval
 
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    with progress_bar() as on_step:
+    _prepare(arguments)
+    with _progress() as (on_part, on_step):
         result = reproduce_retrieval(
             name,
             pairs,
@@ -151,8 +148,8 @@ def _run_retrieval(arguments: argparse.Namespace, name: str, pairs: Any, figures
             random_states=arguments.random_states,
             device=arguments.device,
             paper_optimiser=_with_paper_optimiser(arguments),
-            figures=figures,
-            on_part=_say_part,
+            figures=not arguments.no_figures,
+            on_part=on_part,
             on_step=on_step,
         )
     return _conclude(arguments, result)
@@ -160,18 +157,19 @@ def _run_retrieval(arguments: argparse.Namespace, name: str, pairs: Any, figures
 
 def run_reviews(arguments: argparse.Namespace) -> int:
     """Encode, run, write and print."""
-    from kedge.cli.progress import counting_bar, progress_bar
+    from kedge.cli.progress import counting_bar
     from kedge.discovery.devices import resolve_device
     from kedge.experiments.encoding import EncodingPlace
-    from kedge.experiments.reviews import Encoders, load_task, reproduce_reviews
+    from kedge.experiments.reviews import reproduce_reviews
+    from kedge.experiments.stitching_data import Encoders, load_task
 
     data = _data_folder(arguments)
-    arguments.out.mkdir(parents=True, exist_ok=True)
+    _prepare(arguments)
     chosen = Encoders(arguments.encoder_x, arguments.encoder_y)
     with counting_bar("encoding") as on_progress:
         place = EncodingPlace(arguments.out / "encoded", str(resolve_device(arguments.device)), on_progress)
         tasks = [load_task(name, data, place, chosen, arguments.limit) for name in arguments.tasks]
-    with progress_bar() as on_step:
+    with _progress() as (on_part, on_step):
         result = reproduce_reviews(
             tasks,
             arguments.out,
@@ -179,10 +177,23 @@ def run_reviews(arguments: argparse.Namespace) -> int:
             head=arguments.head,
             device=arguments.device,
             paper_optimiser=_with_paper_optimiser(arguments),
-            on_part=_say_part,
+            figures=not arguments.no_figures,
+            on_part=on_part,
             on_step=on_step,
         )
     return _conclude(arguments, result)
+
+
+def _prepare(arguments: argparse.Namespace) -> None:
+    """Find out now, not after the work, whether results can be written and figures drawn."""
+    from kedge.errors import InputError
+    from kedge.experiments.pictures import require_matplotlib
+
+    if arguments.out.is_file():
+        raise InputError(f"{arguments.out}: is a file; --out needs a folder")
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    if not arguments.no_figures:
+        require_matplotlib()
 
 
 def _data_folder(arguments: argparse.Namespace) -> Path:
@@ -204,10 +215,22 @@ def _with_paper_optimiser(arguments: argparse.Namespace) -> bool:
     return bool(arguments.paper_optimiser)
 
 
-def _say_part(name: str, finished: bool) -> None:
+@contextmanager
+def _progress() -> Iterator[tuple[OnPart, OnStep]]:
+    """What to call when a part begins, which gets a line and bars of its own, and what to call at each of its steps."""
     from kedge.cli.output import note
+    from kedge.cli.progress import progress_bar
 
-    note(f"{name}{': done before' if finished else ''}")
+    with ExitStack() as bars:
+        draw: OnStep = bars.enter_context(progress_bar())
+
+        def on_part(name: str, finished: bool) -> None:
+            nonlocal draw
+            bars.close()
+            note(f"{name}{': done before' if finished else ''}")
+            draw = bars.enter_context(progress_bar())
+
+        yield on_part, lambda step: draw(step)
 
 
 def _conclude(arguments: argparse.Namespace, result: Result) -> int:

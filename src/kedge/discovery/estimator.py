@@ -26,7 +26,7 @@ from kedge.discovery.schedule import Schedule, schedules_for
 from kedge.discovery.steps import OnStep, Step
 from kedge.errors import InputError, NotFittedError
 from kedge.geometry import relative, unit
-from kedge.matching import DEFAULT_BUDGET
+from kedge.matching import DEFAULT_BUDGET, Precision, using_precision
 from kedge.spaces import Embeddings
 
 Method = Literal["alternate", "paper"]
@@ -61,6 +61,8 @@ class AnchorDiscovery(Parameters):
         16 kB for each of at most 20,000 rows a side) come on top.
     device : str
         "auto", "cpu", "cuda" or "cuda:N".
+    precision : {"tf32", "bf16", "float32"}
+        What matching multiplies in on a GPU (it adds up in float32); a CPU always uses float32.
     random_state : int
         The same number gives the same answer on the same machine.
     on_step : callable, optional
@@ -118,6 +120,7 @@ class AnchorDiscovery(Parameters):
         min_confidence: float = 0.5,
         memory_budget: int = DEFAULT_BUDGET,
         device: str = "auto",
+        precision: Precision = "tf32",
         random_state: int = 0,
         on_step: OnStep | None = None,
     ) -> None:
@@ -131,6 +134,7 @@ class AnchorDiscovery(Parameters):
         self.min_confidence = min_confidence
         self.memory_budget = memory_budget
         self.device = device
+        self.precision = precision
         self.random_state = random_state
         self.on_step = on_step
 
@@ -182,15 +186,8 @@ class AnchorDiscovery(Parameters):
             chosen = choose_anchors(problem, self.n_anchors, self.anchor_choice, generator)
         else:
             chosen = torch.from_numpy(anchor_rows).to(device)
-        judge = Judge(problem, self.random_state, self._report)
-        if self.method == "paper":
-            settings = self.paper or PaperSettings()
-            alignment = discover_by_paper(problem, chosen, self.init, settings, generator, self._report)
-        else:
-            schedules = (self.schedule,) if self.schedule else schedules_for(len(seed_rows))
-            alignment = discover_by_alternation(problem, chosen, schedules, judge.health, generator, self._report)
-        health = judge.health(alignment.match)
-        confidence = measure_confidence(problem, alignment.match, health, generator, self._report)
+        with using_precision(self.precision):
+            alignment, health, confidence = self._discover(problem, chosen, generator)
         self._learn(problem, chosen, alignment, health, confidence)
         self.centre_x_, self.centre_y_, self.spread_y_ = to_numpy(centre_x), to_numpy(centre_y), spread_y
         self.anchor_keys_ = _key_pairs(space_x, space_y, np.stack([self.anchors_x_, self.anchors_y_], axis=1))
@@ -201,6 +198,20 @@ class AnchorDiscovery(Parameters):
         self.unmatched_keys_y_ = _keys_without(space_y, self.pairs_[:, 1])
         self.provenance_: dict[str, Any] = {}
         return self
+
+    def _discover(
+        self, problem: Problem, anchors: Tensor, generator: torch.Generator
+    ) -> tuple[Alignment, Health, Confidence]:
+        """Run the method, judge what it found, and measure how sure each pair is."""
+        judge = Judge(problem, self.random_state, self._report)
+        if self.method == "paper":
+            settings = self.paper or PaperSettings()
+            alignment = discover_by_paper(problem, anchors, self.init, settings, generator, self._report)
+        else:
+            schedules = (self.schedule,) if self.schedule else schedules_for(len(problem.seeds_x))
+            alignment = discover_by_alternation(problem, anchors, schedules, judge.health, generator, self._report)
+        health = judge.health(alignment.match)
+        return alignment, health, measure_confidence(problem, alignment.match, health, generator, self._report)
 
     def _learn(
         self, problem: Problem, anchors: Tensor, alignment: Alignment, health: Health, confidence: Confidence

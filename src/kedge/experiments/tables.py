@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+
+OURS = ("GT", "Seed", "Found", "Paper's optimiser")
+"""The sets of anchors in every table, as far as they were run."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,18 @@ class Table:
         lines += [_row(cells) for cells in self.rows]
         lines += ["", *(f"{remark}\n" for remark in self.remarks)]
         return "\n".join(lines)
+
+
+def summarise(states: list[Any]) -> Any:
+    """Mean and standard deviation of every number in records of one shape."""
+    first = states[0]
+    if isinstance(first, dict):
+        return {
+            name: summarise([state[name] for state in states])
+            for name, value in first.items()
+            if isinstance(value, dict | float | int)
+        }
+    return mean_and_spread(states)
 
 
 def mean_and_spread(values: Sequence[float]) -> dict[str, float]:

@@ -1,6 +1,7 @@
 """Who corresponds to whom: reductions of a similarity that is never stored, and what is built on them."""
 
 from kedge.matching.assignment import assign_distinct
+from kedge.matching.backend import Precision, current_precision, use_fused, using_precision
 from kedge.matching.blocks import DEFAULT_BUDGET, row_blocks
 from kedge.matching.csls import Match, hubness, match_csls
 from kedge.matching.neighbours import best_partners, greatest, top_k
@@ -12,11 +13,13 @@ __all__ = [
     "DEFAULT_BUDGET",
     "BlockedSoftmin",
     "Match",
+    "Precision",
     "SinkhornResult",
     "Softmin",
     "TransportStep",
     "assign_distinct",
     "best_partners",
+    "current_precision",
     "epsilon_schedule",
     "greatest",
     "hubness",
@@ -25,4 +28,6 @@ __all__ = [
     "sinkhorn",
     "top_k",
     "transport_step",
+    "use_fused",
+    "using_precision",
 ]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from kedge.matching.backend import use_fused
 from kedge.matching.blocks import DEFAULT_BUDGET, row_blocks
 
 _GROUP = 64
+_MOST_FUSED = 16  # what the fused kernel keeps at most; see fused.MOST_NEIGHBOURS
 
 
 def top_k(a: Tensor, b: Tensor, k: int, *, budget: int = DEFAULT_BUDGET) -> tuple[Tensor, Tensor]:
@@ -16,6 +18,10 @@ def top_k(a: Tensor, b: Tensor, k: int, *, budget: int = DEFAULT_BUDGET) -> tupl
     Returns values (n, k) and rows of b (n, k); k is at most m.
     """
     k = min(k, len(b))
+    if use_fused(a, b) and k <= _MOST_FUSED:
+        from kedge.matching import fused
+
+        return fused.top_k(a, b, k)
     values = a.new_empty(len(a), k)
     indices = torch.empty(len(a), k, dtype=torch.int64, device=a.device)
     for rows, block in row_blocks(a, b, budget):
@@ -52,10 +58,24 @@ def best_partners(
     Returns for each row of a (n, d) its best row of b (m, d), as `partner` (n,), and by how much that beats the best
     rival, `margin` (n,): another partner for the row, or another row for the partner. Infinite where there is no rival.
     """
+    if use_fused(a, b):
+        partner, value, rival, turned_down = _choices_fused(a, b, row_penalty, column_penalty)
+    else:
+        partner, value, rival, turned_down = _choices(a, b, row_penalty, column_penalty, budget)
+    rival = torch.maximum(rival, turned_down[partner])
+    return partner, value - torch.maximum(rival, _best_of_the_others(partner, value, len(b)))
+
+
+def _choices(
+    a: Tensor, b: Tensor, row_penalty: Tensor, column_penalty: Tensor, budget: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """For each row its best column, the value of that and of the second best (n,), and for each column the value (m,)
+    of the best row that prefers another.
+    """
     partner = torch.empty(len(a), dtype=torch.int64, device=a.device)
     value = a.new_empty(len(a))
     rival = a.new_full((len(a),), -torch.inf)
-    turned_down = a.new_full((len(b),), -torch.inf)  # for each column, the best row that prefers another
+    turned_down = a.new_full((len(b),), -torch.inf)
     for rows, block in row_blocks(a, b, budget):
         block.sub_(column_penalty).sub_(row_penalty[rows, None])
         values, columns = greatest(block, min(2, len(b)))
@@ -64,8 +84,18 @@ def best_partners(
             rival[rows] = values[:, 1]
         block.scatter_(1, columns[:, :1], -torch.inf)
         torch.maximum(turned_down, block.amax(dim=0), out=turned_down)
-    rival = torch.maximum(rival, turned_down[partner])
-    return partner, value - torch.maximum(rival, _best_of_the_others(partner, value, len(b)))
+    return partner, value, rival, turned_down
+
+
+def _choices_fused(
+    a: Tensor, b: Tensor, row_penalty: Tensor, column_penalty: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The same by two kernels, one over the rows and one over the columns."""
+    from kedge.matching import fused
+
+    partner, value, rival = fused.best_two(a, b, column_penalty)
+    _, turned_down, _ = fused.best_two(b, a, row_penalty, forbidden=partner)
+    return partner, value - row_penalty, rival - row_penalty, turned_down - column_penalty
 
 
 def _best_of_the_others(group: Tensor, value: Tensor, groups: int) -> Tensor:

@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor
 
+from kedge.matching.backend import use_fused
 from kedge.matching.blocks import DEFAULT_BUDGET, row_blocks
 
 Cost = Literal["dot", "sqeuclidean", "euclidean"]
@@ -55,6 +56,10 @@ class BlockedSoftmin:
         return best
 
     def _reduce(self, a: Tensor, b: Tensor, epsilon: float, log_weights: Tensor) -> Tensor:
+        if self._cost == "dot" and use_fused(a, b):
+            from kedge.matching import fused
+
+            return -epsilon * fused.log_sum_exp(a, b, 1 / epsilon, log_weights)
         result = a.new_empty(len(a))
         for rows, block in self._cost_blocks(a, b):
             exponent = block.mul_(-1 / epsilon).add_(log_weights)

@@ -2,7 +2,7 @@
 
 from kedge.tasks.evaluation import Evaluation, evaluate, gold_by_key
 from kedge.tasks.heads import MLPHead
-from kedge.tasks.retrieval import RetrievalScores, retrieval_scores
+from kedge.tasks.retrieval import RetrievalScores, neighbour_scores, retrieval_scores
 from kedge.tasks.search import Neighbour, search
 from kedge.tasks.stitching import Stitcher, StitchScores, stitch_scores
 
@@ -15,6 +15,7 @@ __all__ = [
     "Stitcher",
     "evaluate",
     "gold_by_key",
+    "neighbour_scores",
     "retrieval_scores",
     "search",
     "stitch_scores",

@@ -6,6 +6,7 @@ All compare a source and a target whose row i stands for the same thing; the que
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -32,18 +33,8 @@ class RetrievalScores:
     foscttm: float
 
 
-def retrieval_scores(
-    source: Tensor,
-    target: Tensor,
-    k: int = 10,
-    *,
-    near_source: Tensor | None = None,
-    budget: int = DEFAULT_BUDGET,
-) -> RetrievalScores:
-    """Score coordinates source (n, a) against target (n, a), row i of one being row i of the other.
-
-    `near_source` (n, k) are the rows nearest to each within the source, where they are known already.
-    """
+def retrieval_scores(source: Tensor, target: Tensor, k: int = 10, *, budget: int = DEFAULT_BUDGET) -> RetrievalScores:
+    """Score coordinates source (n, a) against target (n, a), row i of one being row i of the other."""
     if source.shape != target.shape or source.ndim != 2 or len(source) == 0:
         raise InputError(
             f"source and target must be matrices of one shape, got {tuple(source.shape)} and {tuple(target.shape)}"
@@ -53,25 +44,37 @@ def retrieval_scores(
     source, target = unit(source), unit(target)
     n, k = len(source), min(k, len(source))
     own = (source * target).sum(dim=1)
-    if near_source is None:
-        _, near_source = top_k(source, source, k, budget=budget)
-
-    overlap = reciprocal = first = 0.0
+    _, near_source = top_k(source, source, k, budget=budget)
+    near_target = torch.empty_like(near_source)
     row_rivals = torch.zeros((), dtype=torch.int64, device=source.device)
     column_rivals = torch.zeros_like(row_rivals)
     for rows, block in row_blocks(source, target, budget):
         truth = torch.arange(rows.start, rows.stop, device=source.device)
-        _, near = greatest(block, k)
-        hits = near == truth[:, None]
-        found = hits.any(dim=1)
-        rank = hits.int().argmax(dim=1) + 1
-        reciprocal += float((found.double() / rank).sum())
-        first += float(hits[:, 0].sum())
-        shared = (near[:, :, None] == near_source[rows, None, :]).sum(dim=(1, 2))
-        overlap += float((shared.double() / (2 * k - shared)).sum())
+        _, near_target[rows] = greatest(block, k)
         # The true match must not be its own rival because of rounding.
         block[truth - rows.start, truth] = -torch.inf
-        row_rivals += (block > own[rows, None]).sum()
-        column_rivals += (block > own).sum()
+        row_rivals += torch.count_nonzero(block > own[rows, None])  # several times as quick as a sum
+        column_rivals += torch.count_nonzero(block > own)
     foscttm = float(row_rivals + column_rivals) / (2 * n * max(n - 1, 1))
-    return RetrievalScores(overlap / n, reciprocal / n, float(own.mean(dtype=torch.float64)), first / n, foscttm)
+    neighbours = neighbour_scores(near_source, near_target)
+    return RetrievalScores(
+        neighbours.jaccard, neighbours.mrr, float(own.mean(dtype=torch.float64)), neighbours.p_at_1, foscttm
+    )
+
+
+class NeighbourScores(NamedTuple):
+    """What lists of neighbours tell; see `RetrievalScores`."""
+
+    jaccard: float
+    mrr: float
+    p_at_1: float
+
+
+def neighbour_scores(near_source: Tensor, near_target: Tensor) -> NeighbourScores:
+    """Scores of the rows nearest (n, k) to each row of the source, within the source and in the target, best first."""
+    k = near_target.shape[1]
+    hits = near_target == torch.arange(len(near_target), device=near_target.device)[:, None]
+    reciprocal = hits.any(dim=1).double() / (hits.int().argmax(dim=1) + 1)
+    shared = (near_target[:, :, None] == near_source[:, None, :]).sum(dim=(1, 2))
+    overlap = shared.double() / (2 * k - shared)
+    return NeighbourScores(float(overlap.mean()), float(reciprocal.mean()), float(hits[:, 0].double().mean()))

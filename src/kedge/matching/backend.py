@@ -1,0 +1,48 @@
+"""Which code runs a reduction, and how exactly: fused kernels where there are CUDA and Triton, otherwise torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from importlib.util import find_spec
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from kedge.errors import InputError
+
+Precision = Literal["tf32", "bf16", "float32"]
+"""Of the numbers that fused kernels multiply; they add up in float32 in any case. Plain torch computes in float32."""
+
+_precision: ContextVar[Precision] = ContextVar("precision", default="tf32")
+
+
+def use_fused(*tensors: Tensor) -> bool:
+    """Whether the fused kernels serve these tensors."""
+    return all(tensor.is_cuda and tensor.dtype == torch.float32 for tensor in tensors) and _triton_works()
+
+
+def current_precision() -> Precision:
+    """What fused kernels multiply in unless told otherwise."""
+    return _precision.get()
+
+
+@contextmanager
+def using_precision(precision: Precision) -> Iterator[None]:
+    """Let fused kernels multiply in this precision for a while."""
+    if precision not in get_args(Precision):
+        raise InputError(f"precision must be one of {', '.join(get_args(Precision))}, got {precision!r}")
+    token = _precision.set(precision)
+    try:
+        yield
+    finally:
+        _precision.reset(token)
+
+
+@cache
+def _triton_works() -> bool:
+    # Tensor cores that know tf32 and bfloat16 came with compute capability 8.
+    return find_spec("triton") is not None and torch.cuda.get_device_capability() >= (8, 0)
