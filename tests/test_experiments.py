@@ -69,7 +69,7 @@ def test_the_papers_choice_of_words(tmp_path):
     assert list(pair.x.keys) == list(pair.y.keys) == words[400:], "by X's frequency, the first 400 skipped"
     np.testing.assert_allclose(pair.y.vectors[0], y.vectors[y.row_of[words[400]]], rtol=1e-6)
     write_embeddings(x.take(range(600)), tmp_path / "few.vec")
-    with pytest.raises(InputError, match="598 words of at least 4 letters are in both; more than 700 are needed"):
+    with pytest.raises(InputError, match="without the first 400: there are 198, at least 300 are needed"):
         load_published_words(tmp_path / "few.vec", tmp_path / "y.bin")
 
 
@@ -137,6 +137,8 @@ def test_reproduce_words_from_files_and_again(tmp_path, capsys):
         (["words", "--data", "nowhere"], "nowhere: no such folder"),
         (["images", "--data", "{empty}"], "no such file"),
         (["reviews", "--data", "{empty}"], "no such file; give the folder of the data with --data or KEDGE_DATA"),
+        (["words", "--random-states", "0", "0"], "--random-states: something is given twice: 0 0"),
+        (["reviews", "--data", "{empty}", "--encoder-x", "m"], "--encoder-x and --encoder-y are for one task"),
         (["words"], "no data: give their folder with --data, or in the environment as KEDGE_DATA"),
     ],
 )
@@ -198,10 +200,12 @@ def test_reviews_by_transformers_models(tmp_path, capsys, made_up_reviews, make_
     assert summary["scores"]["GT"]["en<-en"]["weighted_f1"]["mean"] > 0.4
     assert set(summary["scores"]) == {"GT", "Seed", "Found"}
     assert len(list((tmp_path / "out/encoded").glob("*.npy"))) == 2, "what was encoded is kept"
-    for model in models:
-        for file in ("config.json", "model.safetensors"):
-            (tmp_path / model / file).unlink()
-    assert main(command) == 0, "nothing is encoded or run again"
+    encoded = {path: path.stat().st_mtime_ns for path in (tmp_path / "out/encoded").iterdir()}
+    assert main(command) == 0
+    assert capsys.readouterr().err.count("done before") == 2
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out/encoded").iterdir()} == encoded
+    next(iter(encoded)).write_bytes(b"damaged")
+    assert main(command) == 0, "a damaged file is made again, to the same vectors"
     assert capsys.readouterr().err.count("done before") == 2
 
 
@@ -219,6 +223,9 @@ def test_damaged_reviews_are_named(tmp_path, capsys, made_up_reviews):
     command = ["reproduce", "reviews", "--tasks", "amazon", "--data", str(folder), "--out", str(tmp_path / "out")]
     assert main(command) == 2
     assert f"{bad}, line 2: a JSON object with text, stars is needed" in capsys.readouterr().err
+    write_lines(bad, ['{"stars": 1, "text": "bag"}', '{"stars": 2, "text": null}'])
+    assert main(command) == 2
+    assert f"{bad}, line 2: 'text' must be a string that is not blank, got None" in capsys.readouterr().err
     bad.write_bytes(bad.read_bytes()[:20])
     assert main(command) == 2
     assert "not a readable gzip file of text" in capsys.readouterr().err

@@ -39,11 +39,13 @@ def test_same_scores_as_on_the_cpu():
     target = source + 0.5 * torch.randn(500, 20, generator=torch.Generator().manual_seed(1))
     on_cpu, on_gpu = retrieval_scores(source, target), retrieval_scores(source.cuda(), target.cuda())
     assert on_gpu.mrr == pytest.approx(on_cpu.mrr, abs=0.01)
+    assert on_gpu.jaccard == pytest.approx(on_cpu.jaccard, abs=1e-3)
+    assert retrieval_scores(source.cuda(), source.cuda()).jaccard == 1
     assert on_gpu.foscttm == pytest.approx(on_cpu.foscttm, abs=1e-4)
 
 
 # Rows, columns, coordinates: ragged edges, one tile and many, more than the widest step.
-SHAPES = [(1000, 777, 300), (130, 2049, 384), (33, 65, 20), (5, 20_000, 1536), (20_000, 3, 768)]
+SHAPES = [(1000, 777, 300), (130, 2049, 384), (33, 65, 20), (5, 20_000, 1536), (20_000, 3, 768), (1, 1, 4)]
 # How far products of numbers of so many bits may be off.
 TOLERANCES = {"float32": 2e-6, "tf32": 3e-4, "bf16": 3e-3}
 
@@ -103,7 +105,8 @@ def test_fused_transport_step_against_torch(shape):
     values = torch.randn(len(b), 150, generator=torch.Generator().manual_seed(1))
     plain = transport_step(a, b, potential, 0.05, values=values)
     ours = transport_step(a.cuda(), b.cuda(), potential.cuda(), 0.05, values=values.cuda())
-    torch.testing.assert_close(ours.targets.cpu(), plain.targets, rtol=0, atol=0.1)
+    off = (ours.targets.cpu() - plain.targets).square().mean().sqrt()
+    assert off < 0.05 * plain.targets.square().mean().sqrt()
     torch.testing.assert_close(ours.potential.cpu(), plain.potential, rtol=0, atol=0.01)
     assert ours.sharpness == pytest.approx(plain.sharpness, rel=0.05)
 

@@ -228,16 +228,9 @@ def _neural(arguments: argparse.Namespace) -> Callable[[Sequence[str]], NDArray[
 def _settings(kind: str, model: str) -> dict[str, Setting]:
     """What the vectors depend on; neither batch size nor device is: both may change when a run goes on."""
     from kedge import __version__
-    from kedge.spaces.encoders import digest_of_files
+    from kedge.spaces.encoders import digest_of_model
 
-    path = Path(model).expanduser()
-    files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
-    return {
-        "kedge": __version__,
-        "kind": kind,
-        "model": model,
-        "model files": digest_of_files(files) if path.exists() else None,
-    }
+    return {"kedge": __version__, "kind": kind, "model": model, "model files": digest_of_model(model)}
 
 
 def _run(arguments: argparse.Namespace, job: _Job) -> int:

@@ -72,7 +72,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (MemoryError, RuntimeError) as error:
         # torch reports exhausted memory, of the machine or of a GPU, as a RuntimeError that says so.
         if isinstance(error, MemoryError) or "memory" in str(error):
-            return _fail("not enough memory; read fewer rows with --limit, or give a smaller --memory")
+            return _fail(
+                "not enough memory; read fewer rows with --limit, or give a smaller --memory, where there is one"
+            )
         raise
     except BrokenPipeError:  # the reader of stdout, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -80,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         return _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
     except KeyboardInterrupt:
-        print("kedge: interrupted, nothing was written", file=sys.stderr)  # noqa: T201
+        print("kedge: interrupted; nothing half-written is left", file=sys.stderr)  # noqa: T201
         return EXIT_INTERRUPTED
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kedge.experiments import Result
     from kedge.experiments.pairs_of_spaces import SpacePair
     from kedge.experiments.parts import OnPart
+    from kedge.experiments.stitching import StitchingTask
 
 _WORD_PAIRS = ("easy", "medium")
 _IMAGE_PAIRS = ("vit", "mobilenet")
@@ -32,7 +33,7 @@ def add_parser(verbs: Any) -> None:
         epilog="""examples:
   kedge reproduce words --data DIR
   kedge reproduce words --x wiki-news-300d-1M.vec --y GoogleNews-vectors-negative300.bin
-  kedge reproduce reviews --help     more about one experiment""",
+  kedge reproduce reviews --help     more about one experiment, such as --json""",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     experiments = parser.add_subparsers(title="experiments", metavar="EXPERIMENT", required=True)
@@ -97,7 +98,10 @@ encoders:      stars of English reviews by two encoders, MiniLM (X) and word mea
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--data", metavar="DIR", type=Path, help="folder with words/, images/, reviews/ (default: $KEDGE_DATA)"
+        "--data",
+        metavar="DIR",
+        type=Path,
+        help="folder with words/, images/, reviews/, descriptions/ (default: $KEDGE_DATA)",
     )
     parser.add_argument(
         "--random-states", metavar="N", nargs="+", type=seed_number, default=[0, 1, 2, 3, 4], help="(0 1 2 3 4)"
@@ -118,6 +122,7 @@ def run_words(arguments: argparse.Namespace) -> int:
     from kedge.errors import InputError
     from kedge.experiments.pairs_of_spaces import load_pair, load_published_words
 
+    _prepare(arguments)
     if (arguments.x is None) != (arguments.y is None):
         raise InputError("--x and --y go together; give both files, or --data")
     if arguments.x:
@@ -132,6 +137,7 @@ def run_images(arguments: argparse.Namespace) -> int:
     """Load the pairs, run, write and print."""
     from kedge.experiments.pairs_of_spaces import load_pair
 
+    _prepare(arguments)
     data = _data_folder(arguments)
     return _run_retrieval(arguments, "images", [load_pair(data, name, arguments.limit) for name in arguments.pairs])
 
@@ -139,7 +145,6 @@ def run_images(arguments: argparse.Namespace) -> int:
 def _run_retrieval(arguments: argparse.Namespace, name: str, pairs: Sequence[SpacePair]) -> int:
     from kedge.experiments.words_and_images import reproduce_retrieval
 
-    _prepare(arguments)
     with _progress() as (on_part, on_step):
         result = reproduce_retrieval(
             name,
@@ -159,6 +164,7 @@ def run_reviews(arguments: argparse.Namespace) -> int:
     """Encode, run, write and print."""
     from kedge.cli.progress import counting_bar
     from kedge.discovery.devices import resolve_device
+    from kedge.errors import InputError
     from kedge.experiments.encoding import EncodingPlace
     from kedge.experiments.reviews import reproduce_reviews
     from kedge.experiments.stitching_data import Encoders, load_task
@@ -166,12 +172,17 @@ def run_reviews(arguments: argparse.Namespace) -> int:
     data = _data_folder(arguments)
     _prepare(arguments)
     chosen = Encoders(arguments.encoder_x, arguments.encoder_y)
-    with counting_bar("encoding") as on_progress:
-        place = EncodingPlace(arguments.out / "encoded", str(resolve_device(arguments.device)), on_progress)
-        tasks = [load_task(name, data, place, chosen, arguments.limit) for name in arguments.tasks]
+    if (arguments.encoder_x or arguments.encoder_y) and len(arguments.tasks) > 1:
+        raise InputError("--encoder-x and --encoder-y are for one task, each has its own languages; add --tasks NAME")
+
+    def load(name: str) -> StitchingTask:
+        with counting_bar(f"encoding {name}") as on_progress:
+            place = EncodingPlace(arguments.out / "encoded", str(resolve_device(arguments.device)), on_progress)
+            return load_task(name, data, place, chosen, arguments.limit)
+
     with _progress() as (on_part, on_step):
         result = reproduce_reviews(
-            tasks,
+            map(load, arguments.tasks),
             arguments.out,
             random_states=arguments.random_states,
             head=arguments.head,
@@ -192,6 +203,10 @@ def _prepare(arguments: argparse.Namespace) -> None:
     if arguments.out.is_file():
         raise InputError(f"{arguments.out}: is a file; --out needs a folder")
     arguments.out.mkdir(parents=True, exist_ok=True)
+    for name in ("random_states", "pairs", "tasks"):
+        given = getattr(arguments, name, [])
+        if len(set(given)) < len(given):
+            raise InputError(f"--{name.replace('_', '-')}: something is given twice: {' '.join(map(str, given))}")
     if not arguments.no_figures:
         require_matplotlib()
 
@@ -242,7 +257,7 @@ def _conclude(arguments: argparse.Namespace, result: Result) -> int:
         return 0
     console = results()
     for table in result.tables:
-        console.print(f"[bold]{table.title}[/]")
+        console.print(table.title, style="bold", markup=False)
         print_table(table.columns, table.rows)
         for remark in table.remarks:
             console.print(remark, markup=False)

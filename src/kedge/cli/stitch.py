@@ -93,6 +93,6 @@ def _score(labels: list[str], predicted: list[str]) -> StitchScores:
     """Scores of labels as files hold them, as numbers where all of them are whole ones."""
     from kedge.tasks import stitch_scores
 
-    if all(re.fullmatch(r"-?[0-9]{1,18}", label) for label in (*labels, *predicted)):
+    if all(re.fullmatch(r"0|-?[1-9][0-9]{0,17}", label) for label in (*labels, *predicted)):
         return stitch_scores([int(label) for label in labels], [int(label) for label in predicted])
     return stitch_scores(labels, predicted)

@@ -58,7 +58,9 @@ def discover_by_alternation(
             break
     health, best = max(attempts, key=lambda attempt: attempt[0].score)
     if not best.settled and schedule.finish_rounds > rounds:
-        best = finish(problem, fit_map(problem, *best.match.pairs()), schedule.finish_rounds - rounds, record)
+        share = float(best.match.mutual.float().mean())
+        further = fit_map(problem, *best.match.pairs())
+        best = finish(problem, further, schedule.finish_rounds - rounds, record, share_before=share)
     rows_x, rows_y = best.match.pairs()
     free = place_free_anchors(problem.x[rows_x], problem.y[rows_y], problem.x[anchors])
     suspects = suspect_seeds(problem, best.map) & (health.verdict == "aligned")

@@ -60,10 +60,15 @@ class Finished:
     settled: bool
 
 
-def finish(problem: Problem, rotation: Tensor, rounds: int, on_step: OnStep) -> Finished:
-    """Hard rounds over all rows and axes, from a rotation (dx, dy), until the share of mutual pairs settles."""
-    current = rotation
-    share = math.inf
+def finish(
+    problem: Problem, start: Tensor, rounds: int, on_step: OnStep, *, share_before: float = math.inf
+) -> Finished:
+    """Hard rounds over all rows and axes, from a map (dx, dy), until the share of mutual pairs settles.
+
+    `share_before` is that of the match which the map was fitted to, where there was one.
+    """
+    current = start
+    share = share_before
     for index in range(1, rounds + 1):
         match = match_csls(unit(problem.x @ current), problem.y, budget=problem.budget)
         previous, share = share, float(match.mutual.float().mean())

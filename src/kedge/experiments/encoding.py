@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from kedge.errors import InputError
+from kedge import __version__
 from kedge.spaces import Embeddings, read_embeddings
 from kedge.spaces.atomic import atomic_path
 from kedge.spaces.encoders import (
     StaticTextEncoder,
     digest,
+    digest_of_model,
     encode_in_shards,
     load_text_encoder,
     remove_shards,
@@ -45,8 +46,9 @@ def encode_all(
     model : str
         A file of word vectors, whose weighted means are taken (learned on the group `fit_on`), or the name or folder of
         a transformers or sentence-transformers model; of the former the first token's state is taken, as in the paper.
+        Texts must not be blank.
     """
-    if is_known_format(model):
+    if is_known_format(model) and not Path(model).is_dir():
         encoder = StaticTextEncoder(read_embeddings(model)).fit(groups[fit_on])
         return [encoder.encode(texts) for texts in groups]
     texts = [text for group in groups for text in group]
@@ -57,16 +59,15 @@ def encode_all(
 
 def _encode_by_model(texts: Sequence[str], model: str, place: EncodingPlace) -> NDArray[np.float32]:
     """Vectors (n, d), kept in the folder under a digest of model and texts."""
-    blank = next((row for row, text in enumerate(texts) if not text.strip()), None)
-    if blank is not None:
-        raise InputError(f"texts: number {blank} is blank, which {model!r} cannot encode; remove it")
-    inputs = digest(texts)
-    folder = place.folder / f"{digest([model, inputs])[:16]}.partial"
-    finished = folder.with_suffix(".npy")
-    if finished.exists():
-        return np.load(finished)
-    place.folder.mkdir(parents=True, exist_ok=True)
     pooling = None if is_sentence_model(model) else "cls"
+    inputs = digest(texts)
+    made_from = digest([model, digest_of_model(model) or "", pooling or "", __version__, inputs])
+    folder = place.folder / f"{made_from[:16]}.partial"
+    finished = folder.with_suffix(".npy")
+    vectors = _read_finished(finished, len(texts))
+    if vectors is not None:
+        return vectors
+    place.folder.mkdir(parents=True, exist_ok=True)
     encoder = load_text_encoder(model, pooling=pooling, device=place.device)
     # Texts of like length together: less padding.
     order = np.argsort([len(text) for text in texts], kind="stable")
@@ -74,17 +75,25 @@ def _encode_by_model(texts: Sequence[str], model: str, place: EncodingPlace) -> 
         lambda some: (np.ones(len(some), dtype=np.bool_), encoder.encode(some)),
         [texts[row] for row in order],
         folder,
-        settings={"model": model, "pooling": pooling},
+        settings={"made from": made_from},
         inputs=inputs,
         step=64,
         on_progress=place.on_progress,
     )
-    vectors = np.empty_like(encoded)
-    vectors[order] = encoded
+    vectors = encoded[np.argsort(order)]
     with atomic_path(finished) as temporary, temporary.open("wb") as stream:
         np.save(stream, vectors)
     remove_shards(folder)
     return vectors
+
+
+def _read_finished(path: Path, rows: int) -> NDArray[np.float32] | None:
+    """Finished vectors (n, d); where they are not there or damaged, they are not finished."""
+    try:
+        vectors: NDArray[np.float32] = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        return None
+    return vectors if vectors.ndim == 2 and len(vectors) == rows else None
 
 
 def with_vectors(keys: Sequence[str], vectors: NDArray[np.float32], source: str) -> Embeddings:

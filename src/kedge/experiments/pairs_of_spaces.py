@@ -53,7 +53,6 @@ _PAIRS = {
 }
 PAIR_NAMES = tuple(_PAIRS)
 WORD_PAIRS = ("easy", "medium")
-IMAGE_PAIRS = ("vit", "mobilenet")
 
 
 def load_pair(data: Path, name: str, limit: int | None = None) -> SpacePair:
@@ -64,6 +63,7 @@ def load_pair(data: Path, name: str, limit: int | None = None) -> SpacePair:
     if files.least_letters:
         shared = [key for key in shared if key.isalpha() and len(key) >= files.least_letters]
     shared = shared[: files.most][:limit]
+    require_enough(len(shared), f"{x.source}, {y.source}: keys in both")
     return SpacePair(name, x.take(x.rows(shared)), y.take(y.rows(shared)), files.name_x, files.name_y)
 
 
@@ -78,12 +78,15 @@ def load_published_words(path_x: Path, path_y: Path, limit: int | None = None) -
     y = read_embeddings(path_y, keys=wanted)
     shared = [key for key in wanted if key in y.row_of]
     chosen = shared[_MOST_FREQUENT_SKIPPED : _MOST_FREQUENT_SKIPPED + _WORDS][:limit]
-    if len(chosen) <= ANCHORS:
-        raise InputError(
-            f"{path_x}, {path_y}: {len(shared)} words of at least {_LEAST_LETTERS} letters are in both; more than "
-            f"{_MOST_FREQUENT_SKIPPED + ANCHORS} are needed. Are the keys words of the same language, by frequency?"
-        )
+    what = f"{path_x}, {path_y}: words of at least {_LEAST_LETTERS} letters in both, without the first"
+    require_enough(len(chosen), f"{what} {_MOST_FREQUENT_SKIPPED}")
     return SpacePair("files", x.take(x.rows(chosen)), y.take(y.rows(chosen)), path_x.name, path_y.name)
+
+
+def require_enough(count: int, what: str) -> None:
+    """Refuse what anchors cannot be drawn from."""
+    if count < ANCHORS:
+        raise InputError(f"{what}: there are {count}, at least {ANCHORS} are needed; give larger files or --limit")
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 
 from kedge import __version__
+from kedge.discovery.devices import resolve_device
 from kedge.spaces import Embeddings
 from kedge.spaces.atomic import atomic_path
 
@@ -32,32 +35,45 @@ class Parts:
     """
 
     def __init__(self, folder: Path, settings: Mapping[str, Any], on_part: OnPart) -> None:
-        described = json.dumps({**settings, "kedge": __version__}, sort_keys=True)
+        described = json.dumps(dict(settings), sort_keys=True)
         self._folder = folder
         self._digest = hashlib.sha256(described.encode()).hexdigest()[:12]
         self._on_part = on_part
 
     def get(self, name: str, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """The part of that name: read where it is finished, otherwise computed and written."""
+        self._folder.mkdir(parents=True, exist_ok=True)  # now, not after the work
         path = self._folder / f"{name}-{self._digest}.json"
         finished = _read(path)
         self._on_part(name, finished is not None)
         if finished is not None:
             return finished
         part = compute()
-        self._folder.mkdir(parents=True, exist_ok=True)
         with atomic_path(path) as temporary:
             temporary.write_text(json.dumps(part, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         return part
 
 
-def digest_of(*spaces: Embeddings) -> str:
-    """A digest of keys and vectors."""
+def digest_of(*parts: Embeddings | NDArray[Any]) -> str:
+    """A digest of keys and vectors, and of labels."""
     summed = hashlib.sha256()
-    for space in spaces:
-        summed.update("\n".join(space.keys).encode())
-        summed.update(np.ascontiguousarray(space.vectors).data)
+    for part in parts:
+        if isinstance(part, Embeddings):
+            summed.update("\n".join(part.keys).encode())
+            summed.update(np.ascontiguousarray(part.vectors).data)
+        else:
+            summed.update("\n".join(map(str, part.tolist())).encode())
     return summed.hexdigest()[:12]
+
+
+def describe_machine(device: str) -> dict[str, str]:
+    """What computes: results of different machines are not mixed."""
+    place = resolve_device(device)
+    return {
+        "kedge": __version__,
+        "torch": torch.__version__,
+        "device": torch.cuda.get_device_name(place) if place.type == "cuda" else "cpu",
+    }
 
 
 def _read(path: Path) -> dict[str, Any] | None:
@@ -66,4 +82,4 @@ def _read(path: Path) -> dict[str, Any] | None:
         part = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return part if isinstance(part, dict) else None
+    return part if isinstance(part, dict) and part else None

@@ -96,7 +96,7 @@ def draw_bars(bars: Mapping[str, Mapping[str, Mapping[str, float]]], measure: st
         places = [group + (position - (len(names) - 1) / 2) * width for group in range(len(bars))]
         means, spreads = ([group[name][value] for group in bars.values()] for value in ("mean", "std"))
         axes.bar(places, means, 0.9 * width, yerr=spreads, label=name, error_kw={"linewidth": 1})
-    axes.set_xticks(range(len(bars)), [group.replace(" ", "\n", 1) for group in bars], fontsize=8)
+    axes.set_xticks(range(len(bars)), list(bars), fontsize=8)
     axes.set_ylabel(measure)
     axes.spines[["top", "right"]].set_visible(False)
     figure.legend(loc="outside upper center", ncols=len(names), frameon=False)

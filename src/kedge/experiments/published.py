@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-WORDS_DATA = "FastText (wiki-news) and Word2Vec (Google News), about 20,000 words"
-IMAGES_DATA = "ViT-base and ViT-small features of about 20,000 CIFAR-10 images"
+WORDS_DATA = "FastText (X) and Word2Vec (Y), about 20,000 words"
+IMAGES_DATA = "ViT-base (X) and ViT-small (Y) features of 20,000 images; which was optimised is not said"
 REVIEWS_DATA = "Amazon reviews by roberta-base (English) and roberta-base-bne (Spanish)"
 
 ROWS = ("GT", "Seed", "AO")

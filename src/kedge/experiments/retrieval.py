@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from kedge.discovery.steps import OnStep
 from kedge.experiments.pairs_of_spaces import SEEDS, SpacePair, Task, draw_task
 from kedge.experiments.pictures import picture_of
 from kedge.geometry import relative, unit
-from kedge.matching import top_k
+from kedge.matching import top_k, using_precision
 from kedge.tasks import neighbour_scores
 
 K = 10
@@ -28,18 +28,28 @@ OPTIMISED = ("y", "x")
 """Which space's anchors are free; those of the other are given."""
 
 
-@dataclass(frozen=True)
 class _Space:
-    """Unit rows (n, a) of one space in relative coordinates, and each row's nearest (n, k)."""
+    """Rows (n, d) of one space in coordinates relative to anchors (a, d): `rows` (n, a), of unit norm."""
 
-    rows: Tensor
-    near: Tensor
+    def __init__(self, vectors: Tensor, anchors: Tensor) -> None:
+        coordinates = relative(vectors, anchors)
+        self.rows = unit(coordinates)
+        self._anchors = anchors
+        self._scaled = vectors / coordinates.norm(dim=1, keepdim=True).clamp_min(torch.finfo(vectors.dtype).tiny)
 
-    @classmethod
-    def relative_to(cls, vectors: Tensor, anchors: Tensor) -> _Space:
-        """Rows (n, d) compared with anchors (a, d)."""
-        rows = unit(relative(vectors, anchors))
-        return cls(rows, top_k(rows, rows, K)[1])
+    @cached_property
+    def near(self) -> Tensor:
+        """The rows nearest (n, k) to each, itself among them."""
+        return self.nearest_in(self)
+
+    def nearest_in(self, target: _Space) -> Tensor:
+        """The rows of the target nearest (n, k) to each."""
+        # <r, A v> = <A^T r, v>: products are cheaper in a space that has fewer dimensions than anchors.
+        if target._anchors.shape[1] < self.rows.shape[1]:
+            return top_k(self.rows @ target._anchors, target._scaled, K)[1]
+        if self._anchors.shape[1] < self.rows.shape[1]:
+            return top_k(self._scaled, target.rows @ self._anchors, K)[1]
+        return top_k(self.rows, target.rows, K)[1]
 
 
 def retrieval_state(
@@ -76,16 +86,17 @@ def retrieval_state(
             for optimised, source, target in (("y", task.x, task.y), ("x", task.y, task.x))
         }
 
-    given_x, given_y = _Space.relative_to(x, x[anchors]), _Space.relative_to(y, y[anchors])
     seeds = anchors[:SEEDS]
-    gt = _scores(given_x, given_y)
-    seed = _scores(_Space.relative_to(x, x[seeds]), _Space.relative_to(y, y[seeds]))
-    scores = {"GT": {"y": gt, "x": gt}, "Seed": {"y": seed, "x": seed}}
-    for name, placed in free.items():
-        scores[name] = {
-            "y": _scores(given_x, _Space.relative_to(y, placed["y"])),
-            "x": _scores(_Space.relative_to(x, placed["x"]), given_y),
-        }
+    with using_precision("float32"):
+        given_x, given_y = _Space(x, x[anchors]), _Space(y, y[anchors])
+        gt = _scores(given_x, given_y)
+        seed = _scores(_Space(x, x[seeds]), _Space(y, y[seeds]))
+        scores = {"GT": {"y": gt, "x": gt}, "Seed": {"y": seed, "x": seed}}
+        for name, placed in free.items():
+            scores[name] = {
+                "y": _scores(given_x, _Space(y, placed["y"])),
+                "x": _scores(_Space(x, placed["x"]), given_y),
+            }
     picture = {}
     if with_picture:
         sets = {
@@ -121,8 +132,7 @@ def _scores(x: _Space, y: _Space) -> dict[str, dict[str, float]]:
     scores = {}
     for direction in DIRECTIONS:
         source, target = (spaces[name] for name in direction.split("->"))
-        near = source.near if source is target else top_k(source.rows, target.rows, K)[1]
-        found = neighbour_scores(source.near, near)
+        found = neighbour_scores(source.near, source.near if source is target else source.nearest_in(target))
         cosine = float((source.rows * target.rows).sum(dim=1).mean())
         scores[direction] = {"jaccard": found.jaccard, "mrr": found.mrr, "cosine": cosine}
     return scores

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,15 +10,15 @@ from typing import Any
 from kedge.discovery.steps import OnStep
 from kedge.experiments import published
 from kedge.experiments.pairs_of_spaces import ANCHORS, SEEDS
-from kedge.experiments.parts import OnPart, Parts, digest_of
+from kedge.experiments.parts import OnPart, Parts, describe_machine, digest_of
 from kedge.experiments.pictures import draw_bars
 from kedge.experiments.results import Result
-from kedge.experiments.stitching import StitchingTask, stitching_state
+from kedge.experiments.stitching import Side, StitchingTask, stitching_state
 from kedge.experiments.tables import OURS, Table, short, shown, summarise
 
 
 def reproduce_reviews(
-    tasks: Sequence[StitchingTask],
+    tasks: Iterable[StitchingTask],
     out: Path,
     *,
     random_states: Sequence[int],
@@ -33,7 +33,8 @@ def reproduce_reviews(
 
     Parameters
     ----------
-    tasks : sequence of StitchingTask
+    tasks : iterable of StitchingTask
+        Each is asked for when it is its turn.
     out : Path
         A folder.
     head : {"mlp", "logistic"}
@@ -45,8 +46,16 @@ def reproduce_reviews(
     """
     tables, details, pictures = [], {}, []
     for task in tasks:
-        digests = digest_of(task.source.space, task.source.test, task.target.space, task.target.test)
-        settings = {"data": digests, "head": head, "paper_optimiser": paper_optimiser, "seeds": SEEDS}
+        content = (task.parallel_source, task.parallel_target, *_content(task.source), *_content(task.target))
+        settings = {
+            "data": digest_of(*content),
+            "encoders": {side.name: side.encoder for side in (task.source, task.target)},
+            "head": head,
+            "paper_optimiser": paper_optimiser,
+            "seeds": SEEDS,
+            "anchors": ANCHORS,
+            **describe_machine(device),
+        }
         parts = Parts(out / "parts", settings, on_part)
         states = []
         for state in random_states:
@@ -64,15 +73,25 @@ def reproduce_reviews(
         tables.append(_table(task, states, summary, head))
         if figures:
             pictures += draw_bars(_bars(task, summary["scores"]), "weighted F1", out / f"reviews-{task.name}-f1")
-        details[task.name] = {"summary": summary, "states": states, "head": head}
+        details[task.name] = {
+            "summary": summary,
+            "states": states,
+            "settings": settings,
+            "random_states": list(random_states),
+        }
     return Result("reviews", tables, details, pictures)
+
+
+def _content(side: Side) -> tuple[Any, ...]:
+    """All that scores depend on."""
+    return side.space, side.train, side.train_labels, side.test, side.test_labels
 
 
 def _bars(task: StitchingTask, scores: Mapping[str, Any]) -> dict[str, dict[str, dict[str, float]]]:
     """Weighted F1 by decoder and encoder, and by set of anchors."""
     names = (task.target.name, task.source.name)
     return {
-        f"decoder {decoder}, encoder {encoder}": {
+        f"decoder {decoder}\nencoder {encoder}": {
             name: each[f"{decoder}<-{encoder}"]["weighted_f1"] for name, each in scores.items()
         }
         for decoder in names
@@ -101,10 +120,11 @@ def _table(task: StitchingTask, states: list[dict[str, Any]], summary: dict[str,
     remarks = [
         f"{measured[0].upper()}{measured[1:]} of the head {head!r}, mean over the random states, ± the largest "
         "standard deviation. *Seed to GT*: how much of that way Found goes, in the same measures.",
+        f"Encoders: {', '.join(f'{side.name} {side.encoder}' for side in (task.source, task.target))}. "
         f"Health of what was found: {short(summary['health']['mean'])} ({verdicts}).",
     ]
     if theirs:
-        remarks.append(f"The columns *paper* are published figures, from other encoders: {published.REVIEWS_DATA}.")
+        remarks.append(f"The columns *paper* are published figures, from its own encoders: {published.REVIEWS_DATA}.")
     return Table(title, columns, rows, remarks)
 
 

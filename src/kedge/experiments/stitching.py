@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from kedge.discovery import AnchorDiscovery, KnownAnchors, PaperSettings, Schedule
 from kedge.discovery.steps import OnStep
-from kedge.experiments.pairs_of_spaces import ANCHORS, SEEDS
+from kedge.errors import InputError
+from kedge.experiments.pairs_of_spaces import ANCHORS, SEEDS, require_enough
 from kedge.spaces import Embeddings
 from kedge.tasks import Stitcher
 from kedge.tasks.stitching import Coordinates, Space
@@ -26,6 +27,7 @@ class Side:
     """Vectors of one encoder: the space that anchors are found in (no labels needed), and labelled ones for heads."""
 
     name: str
+    encoder: str
     space: Embeddings
     train: Embeddings
     train_labels: NDArray[Any]
@@ -46,6 +48,15 @@ class StitchingTask:
     target: Side
     parallel_source: Embeddings
     parallel_target: Embeddings
+
+    def __post_init__(self) -> None:
+        require_enough(len(self.parallel_source), f"{self.name}: parallel texts")
+        for side in (self.source, self.target):
+            if not (len(set(side.train_labels.tolist())) > 1 and len(side.test)):
+                raise InputError(
+                    f"{self.name}, {side.name}: texts with at least two labels to train on and some to test on are "
+                    f"needed, got {len(side.train)} and {len(side.test)}; give larger files or --limit"
+                )
 
     @property
     def has_counterparts(self) -> bool:

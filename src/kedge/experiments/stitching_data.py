@@ -18,8 +18,6 @@ from kedge.errors import InputError
 from kedge.experiments.encoding import EncodingPlace, encode_all, with_vectors
 from kedge.experiments.stitching import Side, StitchingTask
 
-STITCHING_TASKS = ("amazon", "descriptions", "encoders")
-
 # Parallel sentences that anchors are drawn from: enough for every random state, few enough to encode by a large model.
 _SENTENCES = 3000
 _FEWEST_WORDS = 5
@@ -59,7 +57,7 @@ def _load_amazon(data: Path, place: EncodingPlace, chosen: Encoders, limit: int 
     ):
         reviews = _read_reviews(data, language, limit)
         vectors = encode_all([reviews.texts, sentences], model, place)
-        sides[language] = _side(language, reviews, vectors[0])
+        sides[language] = _side(language, model, reviews, vectors[0])
         keys = [f"sentence {row}" for row in range(len(sentences))]
         parallel[language] = with_vectors(keys, vectors[1], f"sentences in {language}")
     both = [key for key in parallel["es"].keys if key in parallel["en"].row_of]
@@ -73,7 +71,7 @@ def _load_descriptions(data: Path, place: EncodingPlace, chosen: Encoders, limit
     All other descriptions, of whatever section, serve to find anchors, which needs no labels.
     """
     path = data / "descriptions/debian-en-fr.jsonl.gz"
-    packages = _distinct(_read_json_lines(path, ("package", "section", "en", "fr")))[:limit]
+    packages = _distinct(_read_json_lines(path, dict.fromkeys(("package", "section", "en", "fr"), str)))[:limit]
     chance = random.Random(0)
     topics = {package["package"]: package["section"] for package in packages if package["section"] in SECTIONS}
     tested = {name for name in topics if chance.random() < _TEST_SHARE}
@@ -84,7 +82,7 @@ def _load_descriptions(data: Path, place: EncodingPlace, chosen: Encoders, limit
     ):
         names = [package["package"] for package in packages]
         texts = _Labelled(names, [package[language] for package in packages], topics, tested)
-        sides.append(_side(language, texts, encode_all([texts.texts], model, place)[0]))
+        sides.append(_side(language, model, texts, encode_all([texts.texts], model, place)[0]))
     return _parallel_task("descriptions", *sides)
 
 
@@ -96,7 +94,7 @@ def _load_encoders(data: Path, place: EncodingPlace, chosen: Encoders, limit: in
         ("X" if chosen.x else "MiniLM", chosen.x or _minilm()),
         ("Y" if chosen.y else "Word2Vec", chosen.y or _words(data, "word2vec-googlenews-300")),
     ):
-        sides.append(_side(name, reviews, encode_all([reviews.texts], model, place)[0]))
+        sides.append(_side(name, model, reviews, encode_all([reviews.texts], model, place)[0]))
     return _parallel_task("encoders", *sides)
 
 
@@ -110,7 +108,7 @@ class _Labelled:
     tested: set[str]
 
 
-def _side(name: str, texts: _Labelled, vectors: NDArray[np.float32]) -> Side:
+def _side(name: str, model: str, texts: _Labelled, vectors: NDArray[np.float32]) -> Side:
     """Vectors (n, d) of the texts, sorted by what they are for; texts without a vector are left out."""
     everything = with_vectors(texts.keys, vectors, name)
     space = [key for key in everything.keys if key not in texts.tested]
@@ -118,7 +116,7 @@ def _side(name: str, texts: _Labelled, vectors: NDArray[np.float32]) -> Side:
     test = [key for key in everything.keys if key in texts.tested]
     space_rows, train_rows, test_rows = (everything.take(everything.rows(keys)) for keys in (space, train, test))
     train_labels, test_labels = (np.array([texts.labels[key] for key in keys]) for keys in (train, test))
-    return Side(name, space_rows, train_rows, train_labels, test_rows, test_labels)
+    return Side(name, Path(model).name, space_rows, train_rows, train_labels, test_rows, test_labels)
 
 
 def _parallel_task(name: str, source: Side, target: Side) -> StitchingTask:
@@ -132,23 +130,29 @@ def _read_reviews(data: Path, language: str, limit: int | None) -> _Labelled:
     keys, texts, labels = [], [], {}
     for part in ("train", "test"):
         path = data / f"reviews/amazon-{language}-{part}.jsonl.gz"
-        for row, review in enumerate(_read_json_lines(path, ("text", "stars"))[:limit]):
+        for row, review in enumerate(_read_json_lines(path, {"text": str, "stars": int})[:limit]):
             keys.append(f"{part} {row}")
             texts.append(review["text"])
             labels[keys[-1]] = review["stars"]
     return _Labelled(keys, texts, labels, {key for key in keys if key.startswith("test")})
 
 
-def _read_json_lines(path: Path, fields: Sequence[str]) -> list[dict[str, Any]]:
-    """Records that have all the fields."""
+def _read_json_lines(path: Path, fields: Mapping[str, type]) -> list[dict[str, Any]]:
+    """Records that have all the fields, of the types given; strings are not blank, but for a missing section."""
     records = []
     for number, line in enumerate(_lines(path), start=1):
         try:
-            record = json.loads(line)
+            record: dict[str, Any] = json.loads(line)
             records.append({field: record[field] for field in fields})
         except (ValueError, TypeError, KeyError) as error:
             needed = ", ".join(fields)
             raise InputError(f"{path}, line {number}: a JSON object with {needed} is needed ({error!r})") from error
+        for field, kind in fields.items():
+            value = record[field]
+            blank = isinstance(value, str) and not value.strip() and field != "section"
+            if type(value) is not kind or blank:
+                what = "a string that is not blank" if kind is str else "a whole number"
+                raise InputError(f"{path}, line {number}: {field!r} must be {what}, got {value!r}")
     return records
 
 

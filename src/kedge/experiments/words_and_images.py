@@ -10,7 +10,7 @@ from typing import Any
 from kedge.discovery.steps import OnStep
 from kedge.experiments import published
 from kedge.experiments.pairs_of_spaces import ANCHORS, SEEDS, SpacePair
-from kedge.experiments.parts import OnPart, Parts, digest_of
+from kedge.experiments.parts import OnPart, Parts, describe_machine, digest_of
 from kedge.experiments.pictures import draw_bars, draw_picture
 from kedge.experiments.results import Result
 from kedge.experiments.retrieval import DIRECTIONS, METRICS, OPTIMISED, K, retrieval_state
@@ -56,7 +56,7 @@ def retrieval_tables(
         f"Jaccard@{K} / MRR@{K} / cosine, mean over the random states, ± the largest standard deviation of the three."
     ]
     if theirs:
-        remarks.append(f"The columns *paper* are published figures, from other data: {their_data}.")
+        remarks.append(f"The columns *paper* are published figures from its own data: {their_data}.")
     tables = [Table(title, columns, rows, remarks), _pairs_table(pair, states, summary)]
     return tables, {"rows": len(pair.x), "x": pair.name_x, "y": pair.name_y, "summary": summary, "states": states}
 
@@ -66,7 +66,7 @@ def _bars(pair: SpacePair, states: list[dict[str, Any]]) -> dict[str, dict[str, 
     scores = summarise(states)["scores"]
     names = {"x": pair.name_x, "y": pair.name_y}
     return {
-        f"{names[direction[0]]} → {names[direction[-1]]} ({names[optimised]} free)": {
+        f"{names[direction[0]]}\n→ {names[direction[-1]]}\n({names[optimised]} free)": {
             name: each[optimised][direction]["mrr"] for name, each in scores.items()
         }
         for optimised in OPTIMISED
@@ -110,7 +110,13 @@ def reproduce_retrieval(
     """
     tables, details, pictures = [], {}, []
     for pair in pairs:
-        settings = {"data": digest_of(pair.x, pair.y), "paper_optimiser": paper_optimiser, "seeds": SEEDS}
+        settings = {
+            "data": digest_of(pair.x, pair.y),
+            "paper_optimiser": paper_optimiser,
+            "seeds": SEEDS,
+            "anchors": ANCHORS,
+            **describe_machine(device),
+        }
         parts = Parts(out / "parts", settings, on_part)
         states = []
         for state in random_states:
@@ -130,5 +136,6 @@ def reproduce_retrieval(
         if figures:
             pictures += draw_bars(_bars(pair, states), f"MRR@{K}", out / f"{name}-{pair.name}-mrr")
         pair_tables, details[pair.name] = retrieval_tables(pair, states, *_PUBLISHED.get(pair.name, ({}, "")))
+        details[pair.name] |= {"settings": settings, "random_states": list(random_states)}
         tables += pair_tables
     return Result(name, tables, details, pictures)

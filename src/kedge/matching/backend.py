@@ -20,9 +20,17 @@ Precision = Literal["tf32", "bf16", "float32"]
 _precision: ContextVar[Precision] = ContextVar("precision", default="tf32")
 
 
+MOST_FUSED_NEIGHBOURS = 16
+"""Most neighbours that the fused top-k keeps."""
+MOST_FUSED_VALUES = 512
+"""Most coordinates of what fused kernels take means of; more do not fit on the chip."""
+
+
 def use_fused(*tensors: Tensor) -> bool:
-    """Whether the fused kernels serve these tensors."""
-    return all(tensor.is_cuda and tensor.dtype == torch.float32 for tensor in tensors) and _triton_works()
+    """Whether the fused kernels serve these tensors, all on one device."""
+    if not all(tensor.is_cuda and tensor.dtype == torch.float32 for tensor in tensors):
+        return False
+    return _triton_works(tensors[0].device)
 
 
 def current_precision() -> Precision:
@@ -43,6 +51,6 @@ def using_precision(precision: Precision) -> Iterator[None]:
 
 
 @cache
-def _triton_works() -> bool:
+def _triton_works(device: torch.device) -> bool:
     # Tensor cores that know tf32 and bfloat16 came with compute capability 8.
-    return find_spec("triton") is not None and torch.cuda.get_device_capability() >= (8, 0)
+    return find_spec("triton") is not None and torch.cuda.get_device_capability(device) >= (8, 0)

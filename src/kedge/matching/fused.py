@@ -17,17 +17,14 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from kedge.matching.backend import Precision, current_precision
-
-MOST_NEIGHBOURS = 16
-"""Most neighbours that `top_k` can keep."""
+from kedge.matching.backend import MOST_FUSED_NEIGHBOURS, Precision, current_precision
 
 CALLS: Counter[str] = Counter()
 """How often each kernel was called, so that a test can tell that it was."""
 
-_SLOTS: Any = tl.constexpr(MOST_NEIGHBOURS)
-# Widths that inner dimensions are padded to, in numbers; also how many a step of the product takes.
+_SLOTS: Any = tl.constexpr(MOST_FUSED_NEIGHBOURS)
 _BARYCENTRE_ROWS = 64
+# Widths that inner dimensions are padded to, in numbers; also how many a step of the product takes.
 _STEP = {torch.bfloat16: 64, torch.float32: 32}
 
 
@@ -56,10 +53,12 @@ def log_sum_exp(a: Tensor, b: Tensor, scale: float, bias: Tensor, *, precision: 
     result = torch.empty(len(a), device=a.device)
     block, tile, warps = _shape(len(a), left)
     CALLS["log_sum_exp"] += 1
-    _log_sum_exp[(triton.cdiv(len(a), block),)](
-        left, right, bias.contiguous(), result, len(a), len(b), scale,
-        D=left.shape[1], BK=_STEP[left.dtype], BM=block, BN=tile, HOW=_how(precision), num_warps=warps, num_stages=3,
-    )  # fmt: skip
+    with torch.cuda.device(a.device):
+        _log_sum_exp[(triton.cdiv(len(a), block),)](
+            left, right, bias.contiguous(), result, len(a), len(b), scale,
+            D=left.shape[1], BK=_STEP[left.dtype], BM=block, BN=tile, HOW=_how(precision),
+            num_warps=warps, num_stages=3,
+        )  # fmt: skip
     return result
 
 
@@ -77,11 +76,12 @@ def best_two(
     block, tile, warps = _shape(len(a), left)
     barred = index if forbidden is None else forbidden.int().contiguous()
     CALLS["best_two"] += 1
-    _best_two[(triton.cdiv(len(a), block),)](
-        left, right, column_penalty.contiguous(), barred, index, first, second, len(a), len(b),
-        BARRED=forbidden is not None, D=left.shape[1], BK=_STEP[left.dtype], BM=block, BN=tile, HOW=_how(precision),
-        num_warps=warps, num_stages=3,
-    )  # fmt: skip
+    with torch.cuda.device(a.device):
+        _best_two[(triton.cdiv(len(a), block),)](
+            left, right, column_penalty.contiguous(), barred, index, first, second, len(a), len(b),
+            BARRED=forbidden is not None, D=left.shape[1], BK=_STEP[left.dtype], BM=block, BN=tile, HOW=_how(precision),
+            num_warps=warps, num_stages=3,
+        )  # fmt: skip
     return index.long(), first, second
 
 
@@ -89,14 +89,16 @@ def top_k(a: Tensor, b: Tensor, k: int, *, precision: Precision | None = None) -
     """The k <= 16 greatest similarities (n, k) of each row of a (n, d) to rows of b (m, d), best first, and which."""
     precision = precision or current_precision()
     left, right = prepare(a, precision), prepare(b, precision)
-    values = torch.empty(len(a), MOST_NEIGHBOURS, device=a.device)
-    indices = torch.empty(len(a), MOST_NEIGHBOURS, dtype=torch.int32, device=a.device)
+    values = torch.empty(len(a), MOST_FUSED_NEIGHBOURS, device=a.device)
+    indices = torch.empty(len(a), MOST_FUSED_NEIGHBOURS, dtype=torch.int32, device=a.device)
     block, tile, warps = _shape(len(a), left)
     CALLS["top_k"] += 1
-    _top_k[(triton.cdiv(len(a), block),)](
-        left, right, values, indices, len(a), len(b), k,
-        D=left.shape[1], BK=_STEP[left.dtype], BM=block, BN=tile, HOW=_how(precision), num_warps=warps, num_stages=3,
-    )  # fmt: skip
+    with torch.cuda.device(a.device):
+        _top_k[(triton.cdiv(len(a), block),)](
+            left, right, values, indices, len(a), len(b), k,
+            D=left.shape[1], BK=_STEP[left.dtype], BM=block, BN=tile, HOW=_how(precision),
+            num_warps=warps, num_stages=3,
+        )  # fmt: skip
     kept, order = values[:, :k].sort(dim=1, descending=True)
     return kept, indices[:, :k].gather(1, order).long()
 
@@ -113,11 +115,12 @@ def barycentres(
     means = torch.empty(len(a), values.shape[1], device=a.device)
     total, peak = torch.empty(2, len(a), device=a.device)
     CALLS["barycentres"] += 1
-    _barycentres[(triton.cdiv(len(a), _BARYCENTRE_ROWS),)](
-        left, right, weighed, bias.contiguous(), means, total, peak, len(a), len(b), scale, weighed.shape[1],
-        D=left.shape[1], BK=_STEP[left.dtype], V=values.shape[1], BV=triton.next_power_of_2(values.shape[1]),
-        BM=_BARYCENTRE_ROWS, BN=64, HOW=_how(precision), num_warps=8, num_stages=2,
-    )  # fmt: skip
+    with torch.cuda.device(a.device):
+        _barycentres[(triton.cdiv(len(a), _BARYCENTRE_ROWS),)](
+            left, right, weighed, bias.contiguous(), means, total, peak, len(a), len(b), scale, weighed.shape[1],
+            D=left.shape[1], BK=_STEP[left.dtype], V=values.shape[1], BV=triton.next_power_of_2(values.shape[1]),
+            BM=_BARYCENTRE_ROWS, BN=64, HOW=_how(precision), num_warps=8, num_stages=2,
+        )  # fmt: skip
     return means, total, peak
 
 

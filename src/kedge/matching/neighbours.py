@@ -5,11 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from kedge.matching.backend import use_fused
+from kedge.matching.backend import MOST_FUSED_NEIGHBOURS, use_fused
 from kedge.matching.blocks import DEFAULT_BUDGET, row_blocks
 
 _GROUP = 64
-_MOST_FUSED = 16  # what the fused kernel keeps at most; see fused.MOST_NEIGHBOURS
 
 
 def top_k(a: Tensor, b: Tensor, k: int, *, budget: int = DEFAULT_BUDGET) -> tuple[Tensor, Tensor]:
@@ -18,7 +17,7 @@ def top_k(a: Tensor, b: Tensor, k: int, *, budget: int = DEFAULT_BUDGET) -> tupl
     Returns values (n, k) and rows of b (n, k); k is at most m.
     """
     k = min(k, len(b))
-    if use_fused(a, b) and k <= _MOST_FUSED:
+    if use_fused(a, b) and k <= MOST_FUSED_NEIGHBOURS:
         from kedge.matching import fused
 
         return fused.top_k(a, b, k)

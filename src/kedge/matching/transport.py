@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from kedge.matching.backend import use_fused
+from kedge.matching.backend import MOST_FUSED_VALUES, Precision, current_precision, use_fused
 from kedge.matching.blocks import DEFAULT_BUDGET, row_blocks
 
 
@@ -49,7 +49,7 @@ def transport_step(
         What the targets are averages of, where not of b itself.
     """
     values = b if values is None else values
-    if use_fused(a, b, values):
+    if use_fused(a, b, values) and values.shape[1] <= MOST_FUSED_VALUES:
         return _fused_step(a, b, potential, epsilon, values)
     targets = values.new_empty(len(a), values.shape[1])
     received = b.new_zeros(len(b))  # what each column gets when every row sends 1/n
@@ -70,12 +70,13 @@ def transport_step(
 def _fused_step(a: Tensor, b: Tensor, potential: Tensor, epsilon: float, values: Tensor) -> TransportStep:
     """The same by two kernels: the targets with the rows' log-sum-exp, then the columns' sums.
 
-    In bfloat16: a plan that is blurred on purpose needs no more.
+    In bfloat16, unless float32 was asked for: a plan that is blurred on purpose needs no more.
     """
     from kedge.matching import fused
 
+    precision: Precision = "float32" if current_precision() == "float32" else "bf16"
     offset = potential / epsilon
-    targets, log_totals, peaks = fused.barycentres(a, b, values, 1 / epsilon, offset, precision="bf16")
-    received = fused.log_sum_exp(b, a, 1 / epsilon, -log_totals, precision="bf16") + offset - math.log(len(a))
+    targets, log_totals, peaks = fused.barycentres(a, b, values, 1 / epsilon, offset, precision=precision)
+    received = fused.log_sum_exp(b, a, 1 / epsilon, -log_totals, precision=precision) + offset - math.log(len(a))
     correction = -math.log(len(b)) - received
     return TransportStep(targets, potential + epsilon * correction, float((peaks - log_totals).exp().mean()))

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from kedge.errors import InputError
 from kedge.geometry import unit
-from kedge.matching import DEFAULT_BUDGET, greatest, row_blocks, top_k
+from kedge.matching import DEFAULT_BUDGET, greatest, row_blocks, top_k, using_precision
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,8 @@ def retrieval_scores(source: Tensor, target: Tensor, k: int = 10, *, budget: int
     source, target = unit(source), unit(target)
     n, k = len(source), min(k, len(source))
     own = (source * target).sum(dim=1)
-    _, near_source = top_k(source, source, k, budget=budget)
+    with using_precision("float32"):  # as the blocks below are
+        _, near_source = top_k(source, source, k, budget=budget)
     near_target = torch.empty_like(near_source)
     row_rivals = torch.zeros((), dtype=torch.int64, device=source.device)
     column_rivals = torch.zeros_like(row_rivals)
@@ -75,6 +76,8 @@ def neighbour_scores(near_source: Tensor, near_target: Tensor) -> NeighbourScore
     k = near_target.shape[1]
     hits = near_target == torch.arange(len(near_target), device=near_target.device)[:, None]
     reciprocal = hits.any(dim=1).double() / (hits.int().argmax(dim=1) + 1)
-    shared = (near_target[:, :, None] == near_source[:, None, :]).sum(dim=(1, 2))
+    shared = torch.zeros_like(near_target[:, 0])
+    for column in near_source.T:
+        shared += (near_target == column[:, None]).sum(dim=1)
     overlap = shared.double() / (2 * k - shared)
     return NeighbourScores(float(overlap.mean()), float(reciprocal.mean()), float(hits[:, 0].double().mean()))

@@ -126,6 +126,14 @@ def digest_of_files(paths: Iterable[Path]) -> str:
     return digest(parts)
 
 
+def digest_of_model(model: str) -> str | None:
+    """Of the files of a model in a folder (or of one file), where it is that and no name on a hub."""
+    path = Path(model).expanduser()
+    if not path.exists():
+        return None
+    return digest_of_files([path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file()))
+
+
 def _open_folder(folder: Path, described: Mapping[str, Setting], *, restart: bool) -> None:
     """Make the folder, or check that what it holds belongs to the same encoding."""
     description = folder / _DESCRIPTION
