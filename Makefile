@@ -25,7 +25,7 @@ format: $(VENV)/.dev
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) kedge-demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) kedge-demo kedge-reproduce .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
