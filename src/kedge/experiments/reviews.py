@@ -56,19 +56,8 @@ def reproduce_reviews(
             "anchors": ANCHORS,
             **describe_machine(device),
         }
-        parts = Parts(out / "parts", settings, on_part)
-        states = []
-        for state in random_states:
-            run = partial(
-                stitching_state,
-                task,
-                state,
-                head=head,
-                device=device,
-                paper_optimiser=paper_optimiser,
-                on_step=on_step,
-            )
-            states.append(parts.get(f"reviews-{task.name}-state-{state}", run))
+        run = partial(stitching_state, task, head=head, device=device, paper_optimiser=paper_optimiser, on_step=on_step)
+        states = Parts(out / "parts", settings, on_part).states(f"reviews-{task.name}", random_states, run)
         summary = summarise(states)
         tables.append(_table(task, states, summary, head))
         if figures:

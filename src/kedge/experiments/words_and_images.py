@@ -117,19 +117,15 @@ def reproduce_retrieval(
             "anchors": ANCHORS,
             **describe_machine(device),
         }
-        parts = Parts(out / "parts", settings, on_part)
-        states = []
-        for state in random_states:
-            state_of = partial(
-                retrieval_state,
-                pair,
-                state,
-                device=device,
-                paper_optimiser=paper_optimiser,
-                with_picture=name == "words",
-                on_step=on_step,
-            )
-            states.append(parts.get(f"{name}-{pair.name}-state-{state}", state_of))
+        run = partial(
+            retrieval_state,
+            pair,
+            device=device,
+            paper_optimiser=paper_optimiser,
+            with_picture=name == "words",
+            on_step=on_step,
+        )
+        states = Parts(out / "parts", settings, on_part).states(f"{name}-{pair.name}", random_states, run)
         drawn = [state.pop("picture") for state in states if "picture" in state][:1]
         for points in drawn if figures else []:
             pictures += draw_picture(points, pair.name_x, pair.name_y, out / f"{name}-{pair.name}")
