@@ -98,11 +98,12 @@ def test_fused_softmin_against_torch(shape, precision):
     torch.testing.assert_close(ours, BlockedSoftmin(a, b).rows(0.05, weights), rtol=0, atol=TOLERANCES[precision])
 
 
+@pytest.mark.parametrize("width", [3, 150])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_fused_transport_step_against_torch(shape):
+def test_fused_transport_step_against_torch(shape, width):
     a, b = two_spaces(*shape)
     potential = 0.1 * torch.rand(len(b), generator=torch.Generator().manual_seed(0))
-    values = torch.randn(len(b), 150, generator=torch.Generator().manual_seed(1))
+    values = torch.randn(len(b), width, generator=torch.Generator().manual_seed(1))
     plain = transport_step(a, b, potential, 0.05, values=values)
     ours = transport_step(a.cuda(), b.cuda(), potential.cuda(), 0.05, values=values.cuda())
     off = (ours.targets.cpu() - plain.targets).square().mean().sqrt()

@@ -107,19 +107,20 @@ def barycentres(
     a: Tensor, b: Tensor, values: Tensor, scale: float, bias: Tensor, *, precision: Precision | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Softmax over j of scale <a_i, b_j> + bias_j: the mean (n, v) of the values (m, v) it weighs, its log-sum-exp
-    (n,), and its greatest exponent (n,). As attention does it, with any number of coordinates.
+    (n,), and its greatest exponent (n,). As attention does it, with at most 512 values a row.
     """
     precision = precision or current_precision()
     left, right = prepare(a, precision), prepare(b, precision)
     weighed = prepare(values, precision)
     means = torch.empty(len(a), values.shape[1], device=a.device)
     total, peak = torch.empty(2, len(a), device=a.device)
+    width = max(16, triton.next_power_of_2(values.shape[1]))  # tensor cores take no fewer
     CALLS["barycentres"] += 1
     with torch.cuda.device(a.device):
         _barycentres[(triton.cdiv(len(a), _BARYCENTRE_ROWS),)](
             left, right, weighed, bias.contiguous(), means, total, peak, len(a), len(b), scale, weighed.shape[1],
-            D=left.shape[1], BK=_STEP[left.dtype], V=values.shape[1], BV=triton.next_power_of_2(values.shape[1]),
-            BM=_BARYCENTRE_ROWS, BN=64, HOW=_how(precision), num_warps=8, num_stages=2,
+            D=left.shape[1], BK=_STEP[left.dtype], V=values.shape[1], BV=width, BM=_BARYCENTRE_ROWS, BN=64,
+            HOW=_how(precision), num_warps=8, num_stages=2,
         )  # fmt: skip
     return means, total, peak
 
