@@ -28,6 +28,18 @@ def add_verb(
     return parser
 
 
+def add_verb_group(verbs: Any, name: str, summary: str, description: str, examples: str, kind: str) -> Any:
+    """A parser for a verb that comes in several kinds, to which `add_verb` adds them."""
+    parser: argparse.ArgumentParser = verbs.add_parser(
+        name,
+        help=summary,
+        description=description,
+        epilog=f"examples:\n{examples}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    return parser.add_subparsers(title=f"{kind}s", metavar=kind.upper(), required=True)
+
+
 def add_run(parser: argparse.ArgumentParser) -> None:
     """The run folder."""
     parser.add_argument("run_folder", metavar="RUN", type=Path, help="folder written by `kedge discover`")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kedge.cli.arguments import add_device, add_output, add_verb, positive
+from kedge.cli.arguments import add_device, add_output, add_verb, add_verb_group, positive
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,17 +24,16 @@ _BATCHES_AT_ONCE = 8
 
 def add_parser(verbs: Any) -> None:
     """Describe the verb and its two kinds."""
-    parser: argparse.ArgumentParser = verbs.add_parser(
+    kinds = add_verb_group(
+        verbs,
         "encode",
-        help="write vectors of images or texts, by a model",
-        description="Write vectors of images or texts, by a model. A run that was stopped goes on where it was.",
-        epilog="""examples:
-  kedge encode images photos --model efficientnet-lite:0 -o photos.npz
+        "write vectors of images or texts, by a model",
+        "Write vectors of images or texts, by a model. A run that was stopped goes on where it was.",
+        """  kedge encode images photos --model efficientnet-lite:0 -o photos.npz
   kedge encode text reviews.jsonl --model roberta-base --pooling cls -o reviews.npz
   kedge encode text --help     more about one kind, such as --json""",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "kind",
     )
-    kinds = parser.add_subparsers(title="kinds", metavar="KIND", required=True)
     _add_images(kinds)
     _add_text(kinds)
 

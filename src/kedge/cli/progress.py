@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from kedge.cli.output import notes
 from kedge.discovery import Step
@@ -21,21 +30,26 @@ _LABELS = {
 }
 
 
-@contextmanager
-def progress_bar() -> Iterator[OnStep]:
-    """Yield a callback for `on_step` that says what is being tried, and draws one bar a stage of it."""
-    console = notes()
-    with Progress(
+def _bars(console: Console, *more: ProgressColumn) -> Progress:
+    """What every bar shows: label, count, `more`, and times."""
+    return Progress(
         TextColumn("{task.description:<22}"),
         BarColumn(bar_width=24),
         TextColumn("{task.completed}/{task.total}"),
-        TextColumn("{task.fields[figures]}"),
+        *more,
         TimeElapsedColumn(),
         TimeRemainingColumn(),
         console=console,
         disable=not console.is_terminal,
         transient=True,
-    ) as progress:
+    )
+
+
+@contextmanager
+def progress_bar() -> Iterator[OnStep]:
+    """Yield a callback for `on_step` that says what is being tried, and draws one bar a stage of it."""
+    console = notes()
+    with _bars(console, TextColumn("{task.fields[figures]}")) as progress:
         tasks: dict[tuple[str, str], TaskID] = {}
 
         def on_step(step: Step) -> None:
@@ -55,17 +69,7 @@ def progress_bar() -> Iterator[OnStep]:
 @contextmanager
 def counting_bar(label: str) -> Iterator[Callable[[int, int], None]]:
     """Yield a callback that is told how many are done, and of how many."""
-    console = notes()
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        TextColumn("{task.completed}/{task.total}"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        disable=not console.is_terminal,
-        transient=True,
-    ) as progress:
+    with _bars(notes()) as progress:
         task = progress.add_task(label, total=None)
 
         def on_progress(done: int, total: int) -> None:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kedge.cli.arguments import add_device, add_verb, positive, seed_number
+from kedge.cli.arguments import add_device, add_verb, add_verb_group, positive, seed_number
 
 if TYPE_CHECKING:
-    from kedge.discovery.steps import OnStep
+    from kedge.discovery.steps import OnStep, Step
     from kedge.experiments import Result
     from kedge.experiments.pairs_of_spaces import SpacePair
-    from kedge.experiments.parts import OnPart
+    from kedge.experiments.plan import Plan
     from kedge.experiments.stitching import StitchingTask
 
 _WORD_PAIRS = ("easy", "medium")
@@ -25,18 +25,17 @@ _TASKS = ("amazon", "descriptions", "encoders")
 
 def add_parser(verbs: Any) -> None:
     """Describe the verb and its three experiments."""
-    parser: argparse.ArgumentParser = verbs.add_parser(
+    experiments = add_verb_group(
+        verbs,
         "reproduce",
-        help="run one of the paper's experiments, with its figures beside ours",
-        description="Run one of the paper's experiments and print our figures beside the published ones. "
+        "run one of the paper's experiments, with its figures beside ours",
+        "Run one of the paper's experiments and print our figures beside the published ones. "
         "A run that was stopped goes on where it was.",
-        epilog="""examples:
-  kedge reproduce words --data DIR
+        """  kedge reproduce words --data DIR
   kedge reproduce words --x wiki-news-300d-1M.vec --y GoogleNews-vectors-negative300.bin
   kedge reproduce reviews --help     more about one experiment, such as --json""",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "experiment",
     )
-    experiments = parser.add_subparsers(title="experiments", metavar="EXPERIMENT", required=True)
     _add_words(experiments)
     _add_images(experiments)
     _add_reviews(experiments)
@@ -145,18 +144,8 @@ def run_images(arguments: argparse.Namespace) -> int:
 def _run_retrieval(arguments: argparse.Namespace, name: str, pairs: Sequence[SpacePair]) -> int:
     from kedge.experiments.words_and_images import reproduce_retrieval
 
-    with _progress() as (on_part, on_step):
-        result = reproduce_retrieval(
-            name,
-            pairs,
-            arguments.out,
-            random_states=arguments.random_states,
-            device=arguments.device,
-            paper_optimiser=_with_paper_optimiser(arguments),
-            figures=not arguments.no_figures,
-            on_part=on_part,
-            on_step=on_step,
-        )
+    with _Bars() as bars:
+        result = reproduce_retrieval(name, pairs, _plan(arguments, bars))
     return _conclude(arguments, result)
 
 
@@ -175,23 +164,15 @@ def run_reviews(arguments: argparse.Namespace) -> int:
     if (arguments.encoder_x or arguments.encoder_y) and len(arguments.tasks) > 1:
         raise InputError("--encoder-x and --encoder-y are for one task, each has its own languages; add --tasks NAME")
 
-    def load(name: str) -> StitchingTask:
-        with counting_bar(f"encoding {name}") as on_progress:
-            place = EncodingPlace(arguments.out / "encoded", str(resolve_device(arguments.device)), on_progress)
-            return load_task(name, data, place, chosen, arguments.limit)
+    with _Bars() as bars:
 
-    with _progress() as (on_part, on_step):
-        result = reproduce_reviews(
-            map(load, arguments.tasks),
-            arguments.out,
-            random_states=arguments.random_states,
-            head=arguments.head,
-            device=arguments.device,
-            paper_optimiser=_with_paper_optimiser(arguments),
-            figures=not arguments.no_figures,
-            on_part=on_part,
-            on_step=on_step,
-        )
+        def load(name: str) -> StitchingTask:
+            bars.close()  # two live displays would write over each other
+            with counting_bar(f"encoding {name}") as on_progress:
+                place = EncodingPlace(arguments.out / "encoded", str(resolve_device(arguments.device)), on_progress)
+                return load_task(name, data, place, chosen, arguments.limit)
+
+        result = reproduce_reviews(map(load, arguments.tasks), _plan(arguments, bars), head=arguments.head)
     return _conclude(arguments, result)
 
 
@@ -222,30 +203,42 @@ def _data_folder(arguments: argparse.Namespace) -> Path:
     return Path(folder)
 
 
-def _with_paper_optimiser(arguments: argparse.Namespace) -> bool:
+def _plan(arguments: argparse.Namespace, bars: _Bars) -> Plan:
     from kedge.discovery.devices import resolve_device
+    from kedge.experiments.plan import Plan
 
-    if arguments.paper_optimiser is None:
-        return resolve_device(arguments.device).type == "cuda"
-    return bool(arguments.paper_optimiser)
+    wanted = arguments.paper_optimiser
+    return Plan(
+        out=arguments.out,
+        random_states=arguments.random_states,
+        on_part=bars.begin,
+        on_step=bars.draw,
+        device=arguments.device,
+        paper_optimiser=resolve_device(arguments.device).type == "cuda" if wanted is None else wanted,
+        figures=not arguments.no_figures,
+    )
 
 
-@contextmanager
-def _progress() -> Iterator[tuple[OnPart, OnStep]]:
-    """What to call when a part begins, which gets a line and bars of its own, and what to call at each of its steps."""
-    from kedge.cli.output import note
-    from kedge.cli.progress import progress_bar
+class _Bars(ExitStack):
+    """Progress of a run in parts: each gets a line, and bars of its own once it makes a step."""
 
-    with ExitStack() as bars:
-        draw: OnStep = bars.enter_context(progress_bar())
+    _on_step: OnStep | None = None
 
-        def on_part(name: str, finished: bool) -> None:
-            nonlocal draw
-            bars.close()
-            note(f"{name}{': done before' if finished else ''}")
-            draw = bars.enter_context(progress_bar())
+    def begin(self, name: str, finished: bool) -> None:
+        """A part begins, or was done before."""
+        from kedge.cli.output import note
 
-        yield on_part, lambda step: draw(step)
+        self.close()
+        note(f"{name}{': done before' if finished else ''}")
+
+    def draw(self, step: Step) -> None:
+        """The part makes a step."""
+        from kedge.cli.progress import progress_bar
+
+        if self._on_step is None:
+            self._on_step = self.enter_context(progress_bar())
+            self.callback(setattr, self, "_on_step", None)
+        self._on_step(step)
 
 
 def _conclude(arguments: argparse.Namespace, result: Result) -> int:

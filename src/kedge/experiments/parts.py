@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +39,6 @@ class Parts:
         self._folder = folder
         self._digest = hashlib.sha256(described.encode()).hexdigest()[:12]
         self._on_part = on_part
-
-    def states(
-        self, name: str, random_states: Sequence[int], run: Callable[[int], dict[str, Any]]
-    ) -> list[dict[str, Any]]:
-        """One part a random state."""
-        return [self.get(f"{name}-state-{state}", partial(run, state)) for state in random_states]
 
     def get(self, name: str, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """The part of that name: read where it is finished, otherwise computed and written."""

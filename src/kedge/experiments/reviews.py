@@ -2,47 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from kedge.discovery.steps import OnStep
 from kedge.experiments import published
 from kedge.experiments.pairs_of_spaces import ANCHORS, SEEDS
-from kedge.experiments.parts import OnPart, Parts, describe_machine, digest_of
+from kedge.experiments.parts import digest_of
 from kedge.experiments.pictures import draw_bars
+from kedge.experiments.plan import Plan
 from kedge.experiments.results import Result
 from kedge.experiments.stitching import Side, StitchingTask, stitching_state
 from kedge.experiments.tables import OURS, Table, short, shown, summarise
 
 
-def reproduce_reviews(
-    tasks: Iterable[StitchingTask],
-    out: Path,
-    *,
-    random_states: Sequence[int],
-    head: str = "mlp",
-    device: str = "auto",
-    paper_optimiser: bool = False,
-    figures: bool = True,
-    on_part: OnPart,
-    on_step: OnStep | None = None,
-) -> Result:
-    """Run stitching tasks; finished parts are kept in `out`, and not done again.
+def reproduce_reviews(tasks: Iterable[StitchingTask], plan: Plan, *, head: str = "mlp") -> Result:
+    """Run stitching tasks.
 
     Parameters
     ----------
     tasks : iterable of StitchingTask
         Each is asked for when it is its turn.
-    out : Path
-        A folder.
+    plan : Plan
     head : {"mlp", "logistic"}
         The classifier; see `Stitcher`.
-    paper_optimiser : bool
-        Whether to run the paper's optimiser too, which takes very long without a GPU.
-    figures : bool
-        Whether to draw bars of weighted F1 (needs `kedge[plot]`).
     """
     tables, details, pictures = [], {}, []
     for task in tasks:
@@ -51,22 +34,18 @@ def reproduce_reviews(
             "data": digest_of(*content),
             "encoders": {side.name: side.encoder for side in (task.source, task.target)},
             "head": head,
-            "paper_optimiser": paper_optimiser,
-            "seeds": SEEDS,
-            "anchors": ANCHORS,
-            **describe_machine(device),
+            **plan.settings(),
         }
-        run = partial(stitching_state, task, head=head, device=device, paper_optimiser=paper_optimiser, on_step=on_step)
-        states = Parts(out / "parts", settings, on_part).states(f"reviews-{task.name}", random_states, run)
+        states = plan.states(f"reviews-{task.name}", settings, partial(stitching_state, task, head=head))
         summary = summarise(states)
         tables.append(_table(task, states, summary, head))
-        if figures:
-            pictures += draw_bars(_bars(task, summary["scores"]), "weighted F1", out / f"reviews-{task.name}-f1")
+        if plan.figures:
+            pictures += draw_bars(_bars(task, summary["scores"]), "weighted F1", plan.out / f"reviews-{task.name}-f1")
         details[task.name] = {
             "summary": summary,
             "states": states,
             "settings": settings,
-            "random_states": list(random_states),
+            "random_states": list(plan.random_states),
         }
     return Result("reviews", tables, details, pictures)
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import random
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +15,7 @@ from numpy.typing import NDArray
 from kedge.errors import InputError
 from kedge.experiments.encoding import EncodingPlace, encode_all, with_vectors
 from kedge.experiments.stitching import Side, StitchingTask
+from kedge.spaces.encoders.texts import read_lines
 
 # Parallel sentences that anchors are drawn from: enough for every random state, few enough to encode by a large model.
 _SENTENCES = 3000
@@ -140,7 +139,8 @@ def _read_reviews(data: Path, language: str, limit: int | None) -> _Labelled:
 def _read_json_lines(path: Path, fields: Mapping[str, type]) -> list[dict[str, Any]]:
     """Records that have all the fields, of the types given; strings are not blank, but for a missing section."""
     records = []
-    for number, line in enumerate(_lines(path), start=1):
+    _require_file(path)
+    for number, line in read_lines(path):
         try:
             record: dict[str, Any] = json.loads(line)
             records.append({field: record[field] for field in fields})
@@ -156,20 +156,10 @@ def _read_json_lines(path: Path, fields: Mapping[str, type]) -> list[dict[str, A
     return records
 
 
-def _lines(path: Path) -> list[str]:
-    _require_file(path)
-    try:
-        with gzip.open(path, "rt", encoding="utf-8") as stream:
-            return [line.rstrip("\n") for line in stream]
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise InputError(
-            f"{path}: not a readable gzip file of text ({error}); truncated or of another format"
-        ) from error
-
-
 def _sentences(path: Path) -> tuple[list[str], list[str]]:
     """Random parallel sentences, English and Spanish, each once."""
-    pairs = [line.split("\t")[:2] for line in _lines(path)]
+    _require_file(path)
+    pairs = [line.split("\t")[:2] for _, line in read_lines(path)]
     pairs = [pair for pair in pairs if len(pair) == 2 and all(len(each.split()) >= _FEWEST_WORDS for each in pair)]
     random.Random(0).shuffle(pairs)
     seen: set[str] = set()

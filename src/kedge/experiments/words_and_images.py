@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from kedge.discovery.steps import OnStep
 from kedge.experiments import published
 from kedge.experiments.pairs_of_spaces import ANCHORS, SEEDS, SpacePair
-from kedge.experiments.parts import OnPart, Parts, describe_machine, digest_of
+from kedge.experiments.parts import digest_of
 from kedge.experiments.pictures import draw_bars, draw_picture
+from kedge.experiments.plan import Plan
 from kedge.experiments.results import Result
 from kedge.experiments.retrieval import DIRECTIONS, METRICS, OPTIMISED, K, retrieval_state
 from kedge.experiments.tables import OURS, Table, shown, summarise
@@ -82,56 +81,19 @@ def _pairs_table(pair: SpacePair, states: list[dict[str, Any]], summary: dict[st
     return Table(f"{pair.name_x} x {pair.name_y}: the pairs found", columns, [tuple(cells)])
 
 
-def reproduce_retrieval(
-    name: str,
-    pairs: Sequence[SpacePair],
-    out: Path,
-    *,
-    random_states: Sequence[int],
-    device: str = "auto",
-    paper_optimiser: bool = False,
-    figures: bool = True,
-    on_part: OnPart,
-    on_step: OnStep | None = None,
-) -> Result:
-    """Run the words or the images experiment; finished parts are kept in `out`, and not done again.
-
-    Parameters
-    ----------
-    name : str
-        "words" or "images".
-    pairs : sequence of SpacePair
-    out : Path
-        A folder.
-    paper_optimiser : bool
-        Whether to run the paper's optimiser too, which takes very long without a GPU.
-    figures : bool
-        Whether to draw the paper's figure, of words, and bars of MRR (needs `kedge[plot]`).
-    """
+def reproduce_retrieval(name: str, pairs: Sequence[SpacePair], plan: Plan) -> Result:
+    """Run the experiment of that name, "words" or "images", on pairs of spaces."""
     tables, details, pictures = [], {}, []
     for pair in pairs:
-        settings = {
-            "data": digest_of(pair.x, pair.y),
-            "paper_optimiser": paper_optimiser,
-            "seeds": SEEDS,
-            "anchors": ANCHORS,
-            **describe_machine(device),
-        }
-        run = partial(
-            retrieval_state,
-            pair,
-            device=device,
-            paper_optimiser=paper_optimiser,
-            with_picture=name == "words",
-            on_step=on_step,
-        )
-        states = Parts(out / "parts", settings, on_part).states(f"{name}-{pair.name}", random_states, run)
+        settings = {"data": digest_of(pair.x, pair.y), **plan.settings()}
+        run = partial(retrieval_state, pair, with_picture=name == "words")
+        states = plan.states(f"{name}-{pair.name}", settings, run)
         drawn = [state.pop("picture") for state in states if "picture" in state][:1]
-        for points in drawn if figures else []:
-            pictures += draw_picture(points, pair.name_x, pair.name_y, out / f"{name}-{pair.name}")
-        if figures:
-            pictures += draw_bars(_bars(pair, states), f"MRR@{K}", out / f"{name}-{pair.name}-mrr")
+        for points in drawn if plan.figures else []:
+            pictures += draw_picture(points, pair.name_x, pair.name_y, plan.out / f"{name}-{pair.name}")
+        if plan.figures:
+            pictures += draw_bars(_bars(pair, states), f"MRR@{K}", plan.out / f"{name}-{pair.name}-mrr")
         pair_tables, details[pair.name] = retrieval_tables(pair, states, *_PUBLISHED.get(pair.name, ({}, "")))
-        details[pair.name] |= {"settings": settings, "random_states": list(random_states)}
+        details[pair.name] |= {"settings": settings, "random_states": list(plan.random_states)}
         tables += pair_tables
     return Result(name, tables, details, pictures)

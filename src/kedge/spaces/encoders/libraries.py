@@ -103,3 +103,20 @@ def _told(error: object) -> str:
     """What an error says, in one line."""
     told = " ".join(str(error).split()) or type(error).__name__
     return told if len(told) <= 300 else told[:300] + " ..."
+
+
+def load_pretrained(model: str, processor: str, *, local: bool) -> tuple[Any, Any, bool]:
+    """What prepares inputs (transformers' class `processor`), the network, and whether its pooler, if any, was trained.
+
+    Any other weight that is missing would be random, and is an error.
+    """
+    transformers = import_library("transformers", "transformers models")
+    source = str(Path(model).expanduser()) if Path(model).expanduser().is_dir() else model
+    options: dict[str, Any] = {"local_files_only": local, "trust_remote_code": False}
+    with quiet_transformers(bars=not local):
+        prepared = getattr(transformers, processor).from_pretrained(source, **options)
+        network, report = transformers.AutoModel.from_pretrained(source, output_loading_info=True, **options)
+    missing = sorted(name for name in report["missing_keys"] if "pooler" not in name)
+    if missing:
+        raise InputError(f"model {model!r}: has no weights for {missing[0]} and {len(missing) - 1} more")
+    return prepared, network, not report["missing_keys"]

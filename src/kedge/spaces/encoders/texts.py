@@ -97,17 +97,17 @@ def _format_of(path: Path) -> str:
 def _records(path: Path, form: str) -> Iterator[tuple[int, str | dict[str, Any]]]:
     """Line numbers with a text, or with the fields of one record."""
     if form == ".txt":
-        yield from _lines(path)
+        yield from read_lines(path)
     elif form == ".jsonl":
-        for number, line in _lines(path):
+        for number, line in read_lines(path):
             if line.strip():
                 yield number, _json_object(f"{path}, line {number}", line)
     else:
         yield from _table(path, _csv_rows(path) if form == ".csv" else _tsv_rows(path))
 
 
-def _lines(path: Path, *, keep_ends: bool = False) -> Iterator[tuple[int, str]]:
-    """Numbered lines; only line feeds (with a carriage return before them or not) end one."""
+def read_lines(path: Path, *, keep_ends: bool = False) -> Iterator[tuple[int, str]]:
+    """Numbered lines of a file, also `.gz`; only line feeds (with a carriage return before them or not) end one."""
     number = 0
     try:
         with open_binary(path, "rb") as stream:
@@ -118,7 +118,7 @@ def _lines(path: Path, *, keep_ends: bool = False) -> Iterator[tuple[int, str]]:
     except UnicodeDecodeError as error:
         raise InputError(f"{path}, line {number}: not valid UTF-8 text ({error})") from error
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise InputError(f"{path}: not a readable gzip file ({error}); truncated or of another format") from error
+        raise InputError(f"{path}: not a readable gzip file of text ({error}); truncated or another format") from error
 
 
 def _json_object(where: str, line: str) -> dict[str, Any]:
@@ -132,7 +132,7 @@ def _json_object(where: str, line: str) -> dict[str, Any]:
 
 
 def _csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    reader = csv.reader(line for _, line in _lines(path, keep_ends=True))
+    reader = csv.reader(line for _, line in read_lines(path, keep_ends=True))
     before = csv.field_size_limit(_CSV_FIELD)
     try:
         for fields in reader:
@@ -145,7 +145,7 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _tsv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    for number, line in _lines(path):
+    for number, line in read_lines(path):
         if line:
             yield number, [unescape(field) for field in line.split("\t")]
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kedge.errors import InputError
 from kedge.spaces.encoders.image_encoder import ImageModel
-from kedge.spaces.encoders.libraries import import_library, load_cached_first, loading, quiet_transformers
+from kedge.spaces.encoders.libraries import (
+    import_library,
+    load_cached_first,
+    load_pretrained,
+    loading,
+)
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -44,15 +47,7 @@ def load(model: str, device: str) -> ImageModel:
 
 def _load(model: str, local: bool) -> tuple[Any, Any, bool]:
     """The image processor, the network, and whether its pooler can be used."""
-    transformers = import_library("transformers", "transformers models")
     import_library("PIL.Image", "images")
-    source = str(Path(model).expanduser()) if Path(model).expanduser().is_dir() else model
-    options: dict[str, Any] = {"local_files_only": local, "trust_remote_code": False}
-    with quiet_transformers(bars=not local):
-        processor = transformers.AutoImageProcessor.from_pretrained(source, **options)
-        network, report = transformers.AutoModel.from_pretrained(source, output_loading_info=True, **options)
     # Classifiers are stored without a pooler; transformers then makes one up, with random weights.
-    untrained = sorted(name for name in report["missing_keys"] if "pooler" not in name)
-    if untrained:
-        raise InputError(f"model {model!r}: has no weights for {untrained[0]} and {len(untrained) - 1} more")
-    return processor, network, not report["missing_keys"]
+    processor, network, complete = load_pretrained(model, "AutoImageProcessor", local=local)
+    return processor, network, complete

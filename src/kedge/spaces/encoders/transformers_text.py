@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kedge.errors import InputError
-from kedge.spaces.encoders.libraries import import_library, load_cached_first, loading, quiet_transformers
+from kedge.spaces.encoders.libraries import (
+    load_cached_first,
+    load_pretrained,
+    loading,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -113,16 +116,8 @@ def require_length(model: str, max_length: int, limit: int | None) -> None:
 
 
 def _load(model: str, local: bool) -> tuple[Any, Any]:
-    transformers = import_library("transformers", "transformers models")
-    source = str(Path(model).expanduser()) if Path(model).expanduser().is_dir() else model
-    options: dict[str, Any] = {"local_files_only": local, "trust_remote_code": False}
-    with quiet_transformers(bars=not local):
-        tokenizer = transformers.AutoTokenizer.from_pretrained(source, **options)
-        network, report = transformers.AutoModel.from_pretrained(source, output_loading_info=True, **options)
-    # A pooler that was not trained does no harm, it is not used; any other missing weight would be random.
-    missing = sorted(name for name in report["missing_keys"] if "pooler" not in name)
-    if missing:
-        raise InputError(f"model {model!r}: has no weights for {missing[0]} and {len(missing) - 1} more")
+    # A pooler that was not trained does no harm: it is not used.
+    tokenizer, network, _ = load_pretrained(model, "AutoTokenizer", local=local)
     if hasattr(network, "vision_model"):
         raise InputError(
             f"model {model!r}: is a model of texts and images together, which is not supported for texts; "
