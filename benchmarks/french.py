@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from kedge import AnchorDiscovery, Embeddings
-from kedge.geometry import centre_of, normalise, orthogonal_map, refine_rotation, unit
+from kedge.geometry import centre_of, moments_of, nearest_rotation, normalise, refine_rotation, unit
 from kedge.matching import match_csls
 from kedge.spaces import read_embeddings
 from setting import add_data_option, describe_machine
@@ -82,7 +82,8 @@ def supervised(x: Embeddings, y: Embeddings, known: list[tuple[str, str]], right
     """P@1 of the rotation that the known pairs imply, refined like every map of kedge."""
     unit_x, unit_y = normalised(x), normalised(y)
     source, target = unit_x[x.rows(a for a, _ in known)], unit_y[y.rows(b for _, b in known)]
-    linear = refine_rotation(source, target, orthogonal_map(source, target), 2.0 * x.dim)
+    moments = moments_of(source, target)
+    linear = refine_rotation(moments, nearest_rotation(moments.cross), 2.0 * x.dim).float()
     match = match_csls(unit(unit_x @ linear), unit_y)
     found = {(x.keys[a], y.keys[b]) for a, b in enumerate(match.partner.tolist())}
     return len(found & right) / len({a for a, _ in right})

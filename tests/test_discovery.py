@@ -10,6 +10,7 @@ from sklearn.base import clone
 import kedge
 from kedge import AnchorDiscovery, Embeddings, InputError, Schedule
 from kedge.discovery.fingerprints import fingerprints, similarity_profiles
+from kedge.discovery.journal import Journal
 from kedge.discovery.schedule import schedules_for
 from kedge.errors import NotFittedError
 from kedge.geometry import centre_of, normalise, unit
@@ -112,7 +113,7 @@ def test_fingerprints_do_not_depend_on_how_a_space_is_turned_or_ordered(words):
     plain, turned = similarity_profiles(rows, 2**20), similarity_profiles(other, 2**28)
     assert plain.shape == (300, 256)
     torch.testing.assert_close(turned, plain[order], rtol=1e-2, atol=1e-3)
-    left, right = fingerprints(rows, other, 2**28, lambda step: None)
+    left, right = fingerprints(rows, other, 2**28, Journal())
     assert ((left[order] * right).sum(dim=1) > 0.99).all()
     assert (left @ right.T).argmax(dim=1).tolist() == order.argsort().tolist()
 
@@ -333,12 +334,14 @@ def test_snapped_anchors_are_distinct_even_when_seeds_take_most_rows(rotated):
 
 def test_loading_normalises_block_by_block(monkeypatch, words):
     from kedge.discovery import devices
+    from kedge.matching import rows
 
     monkeypatch.setattr(devices, "_ROWS", 700)
+    monkeypatch.setattr(rows, "_ROWS", 700)
     vectors = torch.from_numpy(words[1].vectors.copy())
     loaded, centre, spread = devices.load_normalised(words[1].vectors, torch.device("cpu"), centre=True)
     torch.testing.assert_close(centre, centre_of(vectors))
-    torch.testing.assert_close(loaded, normalise(vectors, centre))
+    torch.testing.assert_close(loaded.own, normalise(vectors, centre))
     torch.testing.assert_close(spread, float((unit(vectors) - centre).norm(dim=1).mean()))
 
 

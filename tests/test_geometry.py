@@ -14,6 +14,8 @@ from kedge.geometry import (
     centre_of,
     exponential_map,
     least_squares_on_sphere,
+    moments_of,
+    nearest_rotation,
     normalise,
     orthogonal_map,
     principal_axes,
@@ -80,6 +82,19 @@ def test_orthogonal_map_agrees_with_scipy():
     np.testing.assert_allclose(orthogonal_map(source, target), expected, atol=1e-5)
 
 
+@pytest.mark.parametrize("shape", [(6, 6), (4, 7), (7, 4)])
+@pytest.mark.parametrize("least", [1.0, 1e-3, 1e-5, 1e-9, 0.0])
+def test_nearest_rotation_is_the_polar_factor_however_close_to_singular(shape, least):
+    small = min(shape)
+    left, right = (torch.linalg.qr(gaussian(dim, small, seed=dim).double())[0] for dim in shape)
+    values = torch.cat([torch.linspace(2, 1, small - 1).double(), torch.tensor([least]).double()])
+    found = nearest_rotation((left * values) @ right.T)
+    product = found @ found.T if shape[0] <= shape[1] else found.T @ found
+    torch.testing.assert_close(product, torch.eye(small).double(), rtol=0, atol=1e-6)
+    if least:
+        torch.testing.assert_close(found, left @ right.T, rtol=0, atol=1e-5)
+
+
 @pytest.mark.parametrize(("dim_x", "dim_y"), [(4, 7), (7, 4), (5, 5)])
 def test_orthogonal_map_between_dimensions(dim_x, dim_y):
     found = orthogonal_map(gaussian(60, dim_x), gaussian(60, dim_y, seed=1))
@@ -104,19 +119,21 @@ def test_ridge_agrees_with_scikit_learn():
     inputs, targets = gaussian(80, 6).double(), gaussian(80, 3, seed=1).double()
     strength = 0.5 * float((inputs.T @ inputs).diagonal().mean())
     reference = Ridge(alpha=strength, fit_intercept=False).fit(inputs.numpy(), targets.numpy())
-    np.testing.assert_allclose(ridge(inputs, targets, 0.5).T, reference.coef_, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        ridge(inputs.T @ inputs, inputs.T @ targets, 0.5).T, reference.coef_, rtol=1e-4, atol=1e-6
+    )
     plain, *_ = np.linalg.lstsq(inputs.numpy(), targets.numpy(), rcond=None)
-    np.testing.assert_allclose(ridge(inputs, targets), plain, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(ridge(inputs.T @ inputs, inputs.T @ targets), plain, rtol=1e-4, atol=1e-5)
 
 
 def test_refined_rotation_lies_between_the_rotation_and_least_squares():
     source = unit(gaussian(500, 6))
     target = source @ gaussian(6, 6, seed=1)
-    rotation = orthogonal_map(source, target)
+    rotation, moments = orthogonal_map(source, target).double(), moments_of(source, target)
     torch.testing.assert_close(
-        refine_rotation(source, target, rotation, 0.0), ridge(source, target), rtol=1e-3, atol=1e-3
+        refine_rotation(moments, rotation, 0.0), ridge(moments.source, moments.cross), rtol=1e-3, atol=1e-3
     )
-    stiff = refine_rotation(source, target, rotation, 1e9)
+    stiff = refine_rotation(moments, rotation, 1e9)
     torch.testing.assert_close(unit(stiff), unit(rotation), rtol=1e-3, atol=1e-3)
 
 

@@ -10,6 +10,7 @@ from kedge import AnchorDiscovery, Schedule
 from kedge.discovery.confidence import _probabilities
 from kedge.discovery.judgement import _health
 from kedge.discovery.problem import Problem
+from kedge.matching import Rows
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -61,7 +62,7 @@ def test_confidence_separates_right_from_wrong(words, word_seeds):
 
 def problem(seeds=15, centred=True):
     rows = torch.eye(20)
-    return Problem(rows, rows, torch.arange(seeds), torch.arange(seeds), 2**20, centred)
+    return Problem(Rows.shared(rows), Rows.shared(rows), torch.arange(seeds), torch.arange(seeds), 2**20, centred)
 
 
 def test_the_reasons_say_what_was_measured():

@@ -9,11 +9,13 @@ from torch import Tensor
 
 from kedge.discovery.problem import Problem
 from kedge.discovery.steps import Step
-from kedge.geometry import orthogonal_map, refine_rotation
-from kedge.matching import Match
+from kedge.geometry import Moments, moments_of, nearest_rotation, refine_rotation
+from kedge.matching import Match, processes
 
 # The rotation counts as this many pairs a dimension when the map is refined.
 _PRIOR_PAIRS_PER_DIM = 2.0
+# Pairs whose rows are side by side in memory at once.
+_PAIRS = 16_384
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,28 @@ class Alignment:
 
 def fit_map(problem: Problem, rows_x: Tensor, rows_y: Tensor) -> Tensor:
     """The map (dx, dy) that pairs and seeds imply: a rotation, refined as far as the pairs support it."""
-    source = problem.x[torch.cat([rows_x, problem.seeds_x])]
-    target = problem.y[torch.cat([rows_y, problem.seeds_y])]
-    rotation = orthogonal_map(source, target)
-    return refine_rotation(source, target, rotation, _PRIOR_PAIRS_PER_DIM * source.shape[1])
+    rows_x, rows_y = torch.cat([rows_x, problem.seeds_x]), torch.cat([rows_y, problem.seeds_y])
+    return map_from(pair_moments(problem, rows_x, rows_y))
+
+
+def map_from(moments: Moments) -> Tensor:
+    """The map (dx, dy) that pairs with these moments imply, the same in every process."""
+    rotation = nearest_rotation(moments.cross)
+    refined = refine_rotation(moments, rotation, _PRIOR_PAIRS_PER_DIM * len(rotation))
+    return processes().from_first(refined.float())
+
+
+def pair_moments(problem: Problem, rows_x: Tensor, rows_y: Tensor) -> Moments:
+    """Moments of the rows (p,) of X and the rows (p,) of Y that they are paired with, over all processes."""
+    x, own = problem.x, problem.x.span
+    mine = (rows_x >= own.start) & (rows_x < own.stop)
+    left, right = rows_x[mine] - own.start, rows_y[mine]
+    total = moments_of(x.own[:0], problem.y.own[:0])
+    for first, part in problem.y.parts():
+        here = (right >= first) & (right < first + len(part))
+        rows, partners = left[here], right[here] - first
+        for begin in range(0, len(rows), _PAIRS):
+            some = slice(begin, begin + _PAIRS)
+            total += moments_of(x.own[rows[some]], part[partners[some]])
+    source, cross, target = (processes().sum(sums) for sums in (total.source, total.cross, total.target))
+    return Moments(source, cross, target)

@@ -9,19 +9,20 @@ labels; while it is not good, slower ways are tried.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from kedge.discovery.alignment import Alignment, fit_map
+from kedge.discovery.alignment import Alignment, fit_map, pair_moments
 from kedge.discovery.anchors import place_free_anchors, snap
 from kedge.discovery.annealing import Finished, anneal, finish
+from kedge.discovery.journal import Journal
 from kedge.discovery.judgement import Health
 from kedge.discovery.problem import Problem
-from kedge.discovery.schedule import Schedule
+from kedge.discovery.schedule import FINISH_ROWS, Schedule
 from kedge.discovery.start import rotation_at_start, shared_coordinates
-from kedge.discovery.steps import OnStep, Step
 from kedge.discovery.suspects import suspect_seeds
 from kedge.geometry import principal_axes, unit
 from kedge.matching import Match
@@ -36,38 +37,37 @@ def discover_by_alternation(
     schedules: Sequence[Schedule],
     health_of: Callable[[Match], Health],
     generator: torch.Generator,
-    on_step: OnStep,
+    journal: Journal,
 ) -> Alignment:
     """Try the schedules in turn until the result is aligned; keep the healthiest, and place the anchors."""
-    history: list[Step] = []
     attempts: list[tuple[Health, Finished]] = []
     ground = None
+    sample = problem.sample_of_x(FINISH_ROWS, generator)
     for number, schedule in enumerate(schedules, start=1):
         told = f"attempt {number} of {len(schedules)}: {schedule.describe(len(problem.seeds_x))}"
-
-        def record(step: Step, attempt: str = told) -> None:
-            history.append(replace(step, attempt=attempt))
-            on_step(history[-1])
-
+        notes = journal.of(f"attempt-{number}", told)
         if ground is None or not ground.serves(schedule):
-            ground = _prepare(problem, schedule, generator, record)
+            ground = _prepare(problem, schedule, generator, notes)
         rounds = min(_ROUNDS_TO_JUDGE, schedule.finish_rounds)
-        finished = finish(problem, _rotation(ground, schedule, record), rounds, record)
+        start = partial(_rotation, ground, schedule, notes)
+        finished = finish(problem, start, rounds, notes, sample=sample)
         attempts.append((health_of(finished.match), finished))
         if attempts[-1][0].verdict == "aligned":
             break
     health, best = max(attempts, key=lambda attempt: attempt[0].score)
     if not best.settled and schedule.finish_rounds > rounds:
         share = float(best.match.mutual.float().mean())
-        further = fit_map(problem, *best.match.pairs())
-        best = finish(problem, further, schedule.finish_rounds - rounds, record, share_before=share)
+        further = partial(fit_map, problem, *best.match.pairs())
+        left, notes = schedule.finish_rounds - rounds, journal.of("further", told)
+        best = finish(problem, further, left, notes, sample=sample, share_before=share)
     rows_x, rows_y = best.match.pairs()
-    free = place_free_anchors(problem.x[rows_x], problem.y[rows_y], problem.x[anchors])
+    vectors = problem.x.take(anchors)
+    free = place_free_anchors(pair_moments(problem, rows_x, rows_y), vectors)
     suspects = suspect_seeds(problem, best.map) & (health.verdict == "aligned")
     trusted = problem.without_seeds(suspects)
     final_map = fit_map(trusted, rows_x, rows_y) if bool(suspects.any()) else best.map
-    snapped = snap(trusted, anchors, unit(problem.x[anchors] @ final_map), best.match.column_hubness)
-    return Alignment(final_map, best.match, free, snapped, suspects, tuple(history), best.settled)
+    snapped = snap(trusted, anchors, unit(vectors @ final_map), best.match.column_hubness)
+    return Alignment(final_map, best.match, free, snapped, suspects, tuple(journal.history), best.settled)
 
 
 @dataclass(frozen=True)
@@ -88,16 +88,17 @@ class _Ground:
         )
 
 
-def _prepare(problem: Problem, schedule: Schedule, generator: torch.Generator, on_step: OnStep) -> _Ground:
+def _prepare(problem: Problem, schedule: Schedule, generator: torch.Generator, journal: Journal) -> _Ground:
     sample = problem.sample(schedule.sample_size, generator)
-    axes_x, axes_y = (principal_axes(rows, min(schedule.rank, rows.shape[1])) for rows in (sample.x, sample.y))
-    shared = shared_coordinates(sample, with_fingerprints=schedule.fingerprints, on_step=on_step)
+    axes_x, axes_y = (principal_axes(rows.gathered(), min(schedule.rank, rows.dim)) for rows in (sample.x, sample.y))
+    shared = shared_coordinates(sample, with_fingerprints=schedule.fingerprints, journal=journal)
     return _Ground(schedule, sample, axes_x, axes_y, *shared)
 
 
-def _rotation(ground: _Ground, schedule: Schedule, on_step: OnStep) -> Tensor:
+def _rotation(ground: _Ground, schedule: Schedule, journal: Journal) -> Tensor:
     """A rotation (dx, dy) found on the sample, in the leading axes."""
-    x, y = unit(ground.sample.x @ ground.axes_x), unit(ground.sample.y @ ground.axes_y)
-    start = rotation_at_start(ground.shared_x, ground.shared_y, x, y, ground.sample)
+    sample = ground.sample
+    x, y = unit(sample.x.gathered() @ ground.axes_x), unit(sample.y.gathered() @ ground.axes_y)
+    start = partial(rotation_at_start, ground.shared_x, ground.shared_y, x, y, sample)
     hints = (ground.shared_x, ground.shared_y) if schedule.fingerprints else None
-    return ground.axes_x @ anneal(ground.sample, x, y, start, schedule, on_step, hints) @ ground.axes_y.T
+    return ground.axes_x @ anneal(sample, x, y, start, schedule, journal, hints) @ ground.axes_y.T

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from kedge.discovery.problem import Problem
 from kedge.errors import InputError
-from kedge.geometry import relative, ridge, unit
-from kedge.matching import assign_distinct
+from kedge.geometry import Moments, ridge, unit
+from kedge.matching import Rows, assign_distinct
 
 AnchorChoice = Literal["random", "farthest"]
 
@@ -52,36 +52,40 @@ def snap(problem: Problem, anchors: Tensor, estimates: Tensor, column_penalty: T
     rows = problem.seed_partners(anchors)
     open_places = rows < 0
     if bool(open_places.any()):
-        penalty = problem.y.new_zeros(len(problem.y)) if column_penalty is None else column_penalty.clone()
+        penalty = estimates.new_zeros(len(problem.y)) if column_penalty is None else column_penalty.clone()
         penalty[problem.seeds_y] = _TAKEN
         penalty[rows[~open_places]] = 2 * _TAKEN  # never: anchors are distinct
         rows[open_places] = assign_distinct(estimates[open_places], problem.y, penalty, budget=problem.budget)
     return rows
 
 
-def place_free_anchors(source: Tensor, target: Tensor, anchors: Tensor) -> Tensor:
+def place_free_anchors(moments: Moments, anchors: Tensor) -> Tensor:
     """Unit vectors (a, dt) that give the rows of the target the coordinates that their partners have.
 
     Parameters
     ----------
-    source, target : Tensor, shapes (p, ds) and (p, dt)
-        Normalised rows that are pairs.
+    moments : Moments
+        Of pairs of normalised rows of the source and the target.
     anchors : Tensor, shape (a, ds)
         Normalised rows of the source.
     """
-    return unit(ridge(target, relative(source, anchors), _ANCHOR_PENALTY).T)
+    coordinates = moments.cross.T @ anchors.double().T  # of the target's rows with their partners' coordinates
+    return unit(ridge(moments.target, coordinates, _ANCHOR_PENALTY).T.to(anchors.dtype))
 
 
-def _farthest(x: Tensor, count: int, chosen: Tensor, generator: torch.Generator) -> Tensor:
+def _farthest(x: Rows, count: int, chosen: Tensor, generator: torch.Generator) -> Tensor:
     """Farthest-point sampling on the sphere: each next row is the one least similar to all before it."""
     rows = chosen.tolist()
     if not rows:
         rows = [int(torch.randint(len(x), (1,), generator=generator))]
-    closest = (x @ x[rows].T).amax(dim=1)
+    chosen = torch.tensor(rows, device=x.device)
+    vectors = x.take(chosen)
+    closest = x.joined(torch.cat([(piece @ vectors.T).amax(dim=1) for piece in x.pieces()]))
     closest[rows] = torch.inf
     while len(rows) < count:
         rows.append(int(closest.argmin()))
-        closest = torch.maximum(closest, x @ x[rows[-1]])
+        newest = x.take(torch.tensor(rows[-1:], device=x.device))[0]
+        closest = torch.maximum(closest, x.joined(x.own @ newest))
         closest[rows[-1]] = torch.inf
     return torch.tensor(rows, device=x.device)
 

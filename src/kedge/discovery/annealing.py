@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from kedge.discovery.alignment import fit_map
+from kedge.discovery.journal import Journal, match_from, match_state
 from kedge.discovery.problem import Problem
 from kedge.discovery.schedule import Schedule
 from kedge.discovery.start import SEED_SHARE, rotation_with_seeds
-from kedge.discovery.steps import OnStep, Step
+from kedge.discovery.steps import Step
 from kedge.geometry import unit
-from kedge.matching import Match, epsilon_schedule, match_csls, transport_step
+from kedge.matching import Match, Rows, epsilon_schedule, match_csls, transport_step
 
 # The hard finish stops when the share of mutual pairs moves by less.
 _SETTLED = 0.002
@@ -24,19 +26,24 @@ def anneal(
     problem: Problem,
     x: Tensor,
     y: Tensor,
-    rotation: Tensor,
+    start: Callable[[], Tensor],
     schedule: Schedule,
-    on_step: OnStep,
+    journal: Journal,
     hints: tuple[Tensor, Tensor] | None = None,
 ) -> Tensor:
     """A better rotation (kx, ky) between coordinates x (n, kx) and y (m, ky) of the problem's rows.
 
     Each round takes one Sinkhorn step between the rotated x and y at a falling epsilon, and a new rotation from x
-    to where the plan sends it. `hints` (n, k) and (m, k) are shared coordinates that count as similarity too.
+    to where the plan sends it. `start` gives the first one. `hints` (n, k) and (m, k) are shared coordinates that count
+    as similarity too.
     """
-    potential = y.new_zeros(len(y))
+    kept = journal.recall("anneal", y.device)
+    if kept is None:
+        done, rotation, potential = 0, start(), y.new_zeros(len(y))
+    else:
+        done, rotation, potential = int(kept["round"]), kept["rotation"], kept["potential"]
     epsilons = epsilon_schedule(schedule.epsilon_start, schedule.epsilon_end, schedule.anneal_rounds)
-    for index, epsilon in enumerate(epsilons, start=1):
+    for index, epsilon in enumerate(epsilons[done:], start=done + 1):
         # What was known at the start fades: it leads the way, but the match it leads to knows better, and
         # neither a wrong seed nor a misleading fingerprint must have the last word.
         remaining = 1 - (index - 1) / len(epsilons)
@@ -44,10 +51,11 @@ def anneal(
         if hints is not None:
             source = torch.cat([source, remaining * hints[0]], dim=1)
             target = torch.cat([target, remaining * hints[1]], dim=1)
-        plan = transport_step(source, target, potential, epsilon, values=y, budget=problem.budget)
+        plan = transport_step(Rows.shared(source), target, potential, epsilon, values=y, budget=problem.budget)
         potential = plan.potential
         rotation = rotation_with_seeds(x, plan.targets, y, problem, SEED_SHARE * remaining)
-        on_step(Step("anneal", index, len(epsilons), {"epsilon": epsilon, "sharpness": plan.sharpness}))
+        journal.tell(Step("anneal", index, len(epsilons), {"epsilon": epsilon, "sharpness": plan.sharpness}))
+        journal.keep("anneal", round=index, rotation=rotation, potential=potential)
     return rotation
 
 
@@ -61,20 +69,41 @@ class Finished:
 
 
 def finish(
-    problem: Problem, start: Tensor, rounds: int, on_step: OnStep, *, share_before: float = math.inf
+    problem: Problem,
+    start: Callable[[], Tensor],
+    rounds: int,
+    journal: Journal,
+    *,
+    sample: Problem | None = None,
+    share_before: float = math.inf,
 ) -> Finished:
-    """Hard rounds over all rows and axes, from a map (dx, dy), until the share of mutual pairs settles.
+    """Hard rounds over all axes, from a map (dx, dy), until the share of mutual pairs settles.
 
-    `share_before` is that of the match which the map was fitted to, where there was one.
+    They go over all rows; or over a `sample` of X against all of Y, which gives as good a map where there are many
+    rows, and only then over all. `share_before` is that of the match which the map was fitted to, if there was one.
     """
-    current = start
-    share = share_before
-    for index in range(1, rounds + 1):
-        match = match_csls(unit(problem.x @ current), problem.y, budget=problem.budget)
+    on = sample or problem
+    kept = journal.recall("finish", problem.y.device)
+    if kept is None:
+        done, current, share = 0, start(), share_before
+    else:
+        done, current, share = int(kept["round"]), kept["map"], float(kept["share"])
+        if "settled" in kept:
+            return Finished(match_from(kept), current, bool(kept["settled"]))
+    for index in range(done + 1, rounds + 1):
+        match = _match(on, current)
         previous, share = share, float(match.mutual.float().mean())
-        on_step(Step("finish", index, rounds, {"mutual": share}))
+        journal.tell(Step("finish", index, rounds, {"mutual": share}))
         settled = share > 0 and abs(share - previous) < _SETTLED
         if settled or index == rounds:
             break
-        current = fit_map(problem, *match.pairs())
+        current = fit_map(on, *match.pairs())
+        journal.keep("finish", round=index, map=current, share=share)
+    if on is not problem:
+        match = _match(problem, current)
+    journal.keep("finish", round=index, map=current, share=share, settled=settled, **match_state(match))
     return Finished(match, current, settled)
+
+
+def _match(problem: Problem, linear_map: Tensor) -> Match:
+    return match_csls(problem.x.sent(lambda rows: unit(rows @ linear_map)), problem.y, budget=problem.budget)

@@ -12,19 +12,20 @@ pairs at a margin is a ratio of two histograms.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
-from torch import Tensor
 
-from kedge.discovery.alignment import fit_map
+from kedge.discovery.alignment import map_from, pair_moments
+from kedge.discovery.journal import Journal, match_from, match_state
 from kedge.discovery.judgement import ALIGNED, DOUBTFUL, Health
 from kedge.discovery.problem import Problem
-from kedge.discovery.steps import OnStep, Step
-from kedge.geometry import unit
-from kedge.matching import Match, match_csls
+from kedge.discovery.steps import Step
+from kedge.geometry import Moments, unit
+from kedge.matching import Match, Rows, match_csls
 
 _FOLDS = 10
 # This share of the pairs loses its partner at a time, until so many have.
@@ -61,7 +62,7 @@ class Confidence:
 
 
 def measure_confidence(
-    problem: Problem, match: Match, health: Health, generator: torch.Generator, on_step: OnStep
+    problem: Problem, match: Match, health: Health, generator: torch.Generator, journal: Journal
 ) -> Confidence:
     """Match again by maps that had not seen the rows, and measure what the margins are worth."""
     # What the pairs are worth if the spaces are aligned, times whether they are.
@@ -69,22 +70,23 @@ def measure_confidence(
     if trust == 0:
         return Confidence(match, np.zeros(len(problem.x), dtype=np.float32), 0.0)
     mapped = cross_fitted(problem, match, generator)
-    honest = match_csls(mapped, problem.y, budget=problem.budget)
+    kept = journal.recall("confidence", problem.y.device)
+    honest = match_csls(mapped, problem.y, budget=problem.budget) if kept is None else match_from(kept)
+    if kept is None:
+        journal.keep("confidence", **match_state(honest))
     rows, partners = honest.pairs()
     if not len(rows):
         return Confidence(honest, np.zeros(len(problem.x), dtype=np.float32), 0.0)
     per_round = max(1, int(_TAKEN_SHARE * len(rows)))
     rounds = min(5, -(-_TAKEN // per_round))
-    on_step(Step("confidence", 1, rounds + 1))
+    journal.tell(Step("confidence", 1, rounds + 1))
     false_margins = []
     for index in range(rounds):
         bereft = torch.randperm(len(rows), generator=generator)[:per_round].to(rows.device)
-        kept = torch.ones(len(problem.y), dtype=torch.bool, device=rows.device)
-        kept[partners[bereft]] = False
-        without = match_csls(mapped, problem.y[kept], budget=problem.budget)
+        without = match_csls(mapped, problem.y.without(partners[bereft]), budget=problem.budget)
         margins = without.margin[rows[bereft]]
         false_margins.append(margins[margins > 0].double().cpu().numpy())
-        on_step(Step("confidence", 2 + index, rounds + 1))
+        journal.tell(Step("confidence", 2 + index, rounds + 1))
     at, probabilities = _probabilities(
         honest.margin[rows].double().cpu().numpy(),
         np.concatenate(false_margins),
@@ -95,16 +97,20 @@ def measure_confidence(
     return Confidence(honest, paired.astype(np.float32), trust * float(probabilities[0]))
 
 
-def cross_fitted(problem: Problem, match: Match, generator: torch.Generator) -> Tensor:
-    """Unit rows (n, dy): every row of X sent through a map that was fitted without its own pair."""
+def cross_fitted(problem: Problem, match: Match, generator: torch.Generator) -> Rows:
+    """Unit rows (n, dy): every row of X sent through a map that was fitted without its own pair.
+
+    Without the seeds: a wrong one must not speak for itself.
+    """
     fold = torch.randint(_FOLDS, (len(problem.x),), generator=generator).to(problem.x.device)
     rows_x, rows_y = match.pairs()
-    mapped = problem.y.new_empty(len(problem.x), problem.y.shape[1])
-    blind = problem.without_seeds()  # a wrong seed must not speak for itself
-    for index in range(_FOLDS):
-        seen = fold[rows_x] != index
-        mapped[fold == index] = unit(problem.x[fold == index] @ fit_map(blind, rows_x[seen], rows_y[seen]))
-    return mapped
+    of_folds = [pair_moments(problem, rows_x[fold[rows_x] == i], rows_y[fold[rows_x] == i]) for i in range(_FOLDS)]
+    of_all = reduce(Moments.__add__, of_folds)
+    own = problem.y.own.new_empty(len(problem.x.own), problem.y.dim)
+    for index, left_out in enumerate(of_folds):
+        inside = fold[problem.x.span] == index
+        own[inside] = unit(problem.x.own[inside] @ map_from(of_all - left_out))
+    return Rows.divided(own, len(problem.x))
 
 
 def _probabilities(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, overload
 
 import numpy as np
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from kedge.errors import InputError
 from kedge.geometry import centre_of, normalise, unit
+from kedge.matching import Rows, processes
 
 # Rows that travel at once: a memory-mapped file is never copied whole in its raw form.
 _ROWS = 65_536
@@ -19,7 +21,9 @@ _ROWS = 65_536
 def resolve_device(name: str) -> torch.device:
     """The torch device for a name; "auto" takes a CUDA GPU where there is one."""
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda" and torch.cuda.is_available() and "LOCAL_RANK" in os.environ:  # started by torchrun
+        return torch.device("cuda", int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
     try:
         device = torch.device(name)
     except RuntimeError as error:
@@ -35,26 +39,33 @@ def resolve_device(name: str) -> torch.device:
 
 def load_normalised(
     vectors: NDArray[np.float32], device: torch.device, *, centre: bool
-) -> tuple[Tensor, Tensor | None, float]:
-    """Unit rows (n, d) on the device, the centre (d,) taken off them, and the mean norm that left."""
-    loaded = torch.empty(vectors.shape, device=device)
-    for begin in range(0, len(vectors), _ROWS):
-        block = np.array(vectors[begin : begin + _ROWS])  # a copy: a memory map may be read-only
+) -> tuple[Rows, Tensor | None, float]:
+    """Unit rows (n, d) on the device, the centre (d,) taken off them, and the mean norm that left.
+
+    Several processes read and hold each its share of the rows.
+    """
+    here = processes()
+    own = vectors[here.share(len(vectors))]
+    loaded = torch.empty(own.shape, device=device)
+    for begin in range(0, len(own), _ROWS):
+        block = np.array(own[begin : begin + _ROWS])  # a copy: a memory map may be read-only
         loaded[begin : begin + len(block)] = unit(torch.from_numpy(block).to(device))
+    rows = Rows.divided(loaded, len(vectors))
     if not centre:
-        return loaded, None, 1.0
-    middle = centre_of(loaded)
-    spread = 0.0
-    for begin in range(0, len(loaded), _ROWS):
-        rows = slice(begin, begin + _ROWS)
-        spread += float((loaded[rows] - middle).norm(dim=1).sum())
-        loaded[rows] = normalise(loaded[rows], middle)
-    return loaded, middle, spread / len(loaded)
+        return rows, None, 1.0
+    middle = (here.sum(centre_of(loaded).double() * len(loaded)) / len(vectors)).float()
+    spread = torch.zeros((), dtype=torch.float64, device=device)
+    for piece in rows.pieces():
+        spread += (piece - middle).norm(dim=1).sum()
+        piece.copy_(normalise(piece, middle))
+    return rows, middle, float(here.sum(spread)) / len(vectors)
 
 
-def refuse_one_direction(unit_rows: Tensor, name: str) -> None:
+def refuse_one_direction(rows: Rows, name: str) -> None:
     """Raise an `InputError` where all rows (n, d) of a space are the same."""
-    if bool((unit_rows == unit_rows[0]).all()):
+    first = rows.take(torch.zeros(1, dtype=torch.int64, device=rows.device))
+    others = sum((piece != first).any(dim=1).sum() for piece in rows.pieces())
+    if not int(processes().sum(torch.as_tensor(others))):
         raise InputError(f"{name}: all rows point the same way, so that nothing tells them apart")
 
 

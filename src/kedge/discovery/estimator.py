@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -15,23 +16,26 @@ from kedge.discovery import storage
 from kedge.discovery.alignment import Alignment
 from kedge.discovery.alternation import discover_by_alternation
 from kedge.discovery.anchors import AnchorChoice, check_anchor_count, choose_anchors
+from kedge.discovery.checkpoint import Checkpoint
 from kedge.discovery.confidence import Confidence, measure_confidence
 from kedge.discovery.devices import load_normalised, normalise_rows, refuse_one_direction, resolve_device, to_numpy
 from kedge.discovery.inputs import as_anchor_rows, as_seed_rows, as_space, as_vectors
+from kedge.discovery.journal import Journal
 from kedge.discovery.judgement import Health, Judge
 from kedge.discovery.paper import PaperInit, PaperSettings, discover_by_paper
 from kedge.discovery.parameters import Parameters
 from kedge.discovery.problem import Problem
 from kedge.discovery.schedule import Schedule, schedules_for
-from kedge.discovery.steps import OnStep, Step
+from kedge.discovery.steps import OnStep
 from kedge.errors import InputError, NotFittedError
 from kedge.geometry import relative, unit
-from kedge.matching import DEFAULT_BUDGET, Precision, using_precision
+from kedge.matching import DEFAULT_BUDGET, Precision, processes, using_precision
 from kedge.spaces import Embeddings
 
 Method = Literal["alternate", "paper"]
 AnchorKind = Literal["free", "snapped", "seeds"]
 
+_ROWS_TO_KNOW_A_SPACE_BY = 1000
 _FEWEST_SEEDS = {("alternate", "seeds"): 0, ("paper", "seeds"): 3, ("paper", "random"): 1}
 
 
@@ -65,6 +69,9 @@ class AnchorDiscovery(Parameters):
         What matching multiplies in on a GPU (it adds up in float32); a CPU always uses float32.
     random_state : int
         The same number gives the same answer on the same machine.
+    checkpoint : path, optional
+        Folder in which the state after every round is kept, made if need be. If it holds the state of an earlier `fit`
+        with the same spaces and settings, this one goes on from there. Delete it when you have saved the result.
     on_step : callable, optional
         Called with a `Step` after each step.
 
@@ -122,6 +129,7 @@ class AnchorDiscovery(Parameters):
         device: str = "auto",
         precision: Precision = "tf32",
         random_state: int = 0,
+        checkpoint: str | Path | None = None,
         on_step: OnStep | None = None,
     ) -> None:
         self.n_anchors = n_anchors
@@ -136,6 +144,7 @@ class AnchorDiscovery(Parameters):
         self.device = device
         self.precision = precision
         self.random_state = random_state
+        self.checkpoint = checkpoint
         self.on_step = on_step
 
     # -- fitting ----------------------------------------------------------------------------------
@@ -148,6 +157,9 @@ class AnchorDiscovery(Parameters):
         anchors: Sequence[str] | ArrayLike | None = None,
     ) -> AnchorDiscovery:
         """Discover anchors and pairs.
+
+        Inside `several_processes` all processes call it with the same arguments and get the same result; each reads
+        and holds its share of the rows.
 
         Parameters
         ----------
@@ -174,6 +186,8 @@ class AnchorDiscovery(Parameters):
             anchor_rows = as_anchor_rows(anchors, space_x)
             check_anchor_count(len(anchor_rows), len(space_x), len(space_y))
 
+        if min(len(space_x), len(space_y)) < processes().count:
+            raise InputError(f"there are fewer rows than processes ({processes().count}); start fewer")
         device = resolve_device(self.device)
         generator = torch.Generator().manual_seed(self.random_state)
         unit_x, centre_x, _ = load_normalised(space_x.vectors, device, centre=self.center)
@@ -182,12 +196,13 @@ class AnchorDiscovery(Parameters):
         refuse_one_direction(unit_y, "y")
         seeds_x, seeds_y = torch.from_numpy(seed_rows.T.copy()).to(device)
         problem = Problem(unit_x, unit_y, seeds_x, seeds_y, self.memory_budget, self.center)
+        journal = self._journal(problem, anchor_rows)
         if anchor_rows is None:
             chosen = choose_anchors(problem, self.n_anchors, self.anchor_choice, generator)
         else:
             chosen = torch.from_numpy(anchor_rows).to(device)
         with using_precision(self.precision):
-            alignment, health, confidence = self._discover(problem, chosen, generator)
+            alignment, health, confidence = self._discover(problem, chosen, generator, journal)
         self._learn(problem, chosen, alignment, health, confidence)
         self.centre_x_, self.centre_y_, self.spread_y_ = to_numpy(centre_x), to_numpy(centre_y), spread_y
         self.anchor_keys_ = _key_pairs(space_x, space_y, np.stack([self.anchors_x_, self.anchors_y_], axis=1))
@@ -200,18 +215,18 @@ class AnchorDiscovery(Parameters):
         return self
 
     def _discover(
-        self, problem: Problem, anchors: Tensor, generator: torch.Generator
+        self, problem: Problem, anchors: Tensor, generator: torch.Generator, journal: Journal
     ) -> tuple[Alignment, Health, Confidence]:
         """Run the method, judge what it found, and measure how sure each pair is."""
-        judge = Judge(problem, self.random_state, self._report)
+        judge = Judge(problem, self.random_state, journal)
         if self.method == "paper":
             settings = self.paper or PaperSettings()
-            alignment = discover_by_paper(problem, anchors, self.init, settings, generator, self._report)
+            alignment = discover_by_paper(problem, anchors, self.init, settings, generator, journal)
         else:
             schedules = (self.schedule,) if self.schedule else schedules_for(len(problem.seeds_x))
-            alignment = discover_by_alternation(problem, anchors, schedules, judge.health, generator, self._report)
+            alignment = discover_by_alternation(problem, anchors, schedules, judge.health, generator, journal)
         health = judge.health(alignment.match)
-        return alignment, health, measure_confidence(problem, alignment.match, health, generator, self._report)
+        return alignment, health, measure_confidence(problem, alignment.match, health, generator, journal)
 
     def _learn(
         self, problem: Problem, anchors: Tensor, alignment: Alignment, health: Health, confidence: Confidence
@@ -228,14 +243,14 @@ class AnchorDiscovery(Parameters):
         self.anchors_x_, self.anchors_y_ = to_numpy(anchors), to_numpy(alignment.snapped_anchors)
         self.anchor_is_seed_ = to_numpy(problem.without_seeds(alignment.suspects).seed_partners(anchors) >= 0)
         self.anchor_confidence_ = confidence.of(self.anchors_x_, self.anchors_y_)
-        self.anchor_vectors_ = to_numpy(problem.x[anchors])
+        self.anchor_vectors_ = to_numpy(problem.x.take(anchors))
         self.free_anchors_ = to_numpy(alignment.free_anchors)
-        self.snapped_anchors_ = to_numpy(problem.y[alignment.snapped_anchors])
+        self.snapped_anchors_ = to_numpy(problem.y.take(alignment.snapped_anchors))
         self.seed_is_suspect_ = to_numpy(alignment.suspects)
         self.seeds_ = np.stack([to_numpy(problem.seeds_x), to_numpy(problem.seeds_y)], axis=1)
         self.seed_vectors_x_, self.seed_vectors_y_ = (
-            to_numpy(problem.x[problem.seeds_x]),
-            to_numpy(problem.y[problem.seeds_y]),
+            to_numpy(problem.x.take(problem.seeds_x)),
+            to_numpy(problem.y.take(problem.seeds_y)),
         )
         self.match_, self.confidence_ = partners, probability
         self.pairs_, self.pair_confidence_ = pairs, probability[pairs[:, 0]]
@@ -250,6 +265,10 @@ class AnchorDiscovery(Parameters):
             raise InputError(f"no such method: {self.method!r} with init={self.init!r}; there are {allowed}")
         if self.anchor_choice not in ("random", "farthest"):
             raise InputError(f"anchor_choice must be 'random' or 'farthest', got {self.anchor_choice!r}")
+        if self.method == "paper" and not processes().alone:
+            raise InputError("method 'paper' runs in one process; start it without torchrun")
+        if self.method == "paper" and self.checkpoint is not None:
+            raise InputError("checkpoint: method 'paper' keeps no state; leave it out")
         if not 0 <= self.min_confidence <= 1:
             raise InputError(f"min_confidence must be between 0 and 1, got {self.min_confidence!r}")
         for name, least in (("n_anchors", 1), ("memory_budget", 1), ("random_state", 0)):
@@ -257,9 +276,17 @@ class AnchorDiscovery(Parameters):
             if not isinstance(value, int | np.integer) or not least <= value < 2**63:
                 raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}")
 
-    def _report(self, step: Step) -> None:
-        if self.on_step is not None:
-            self.on_step(step)
+    def _journal(self, problem: Problem, anchors: NDArray[np.int64] | None) -> Journal:
+        """A new journal; or the one of an unfinished fit of the same problem, to go on with."""
+        if self.checkpoint is None:
+            return Journal(self.on_step)
+        settings = storage.settings_of(self)
+        for name in ("device", "memory_budget"):  # change how it is computed, not what
+            del settings[name]
+        digest = _digest(problem, anchors)
+        checkpoint = Checkpoint(Path(self.checkpoint))
+        steps = checkpoint.open(settings | {"files or seeds": digest}) if processes().leads else None
+        return Journal(self.on_step, checkpoint, processes().object_from_first(steps))
 
     # -- using ------------------------------------------------------------------------------------
 
@@ -316,6 +343,17 @@ class AnchorDiscovery(Parameters):
     def _check_fitted(self) -> None:
         if not hasattr(self, "map_"):
             raise NotFittedError("this AnchorDiscovery is not fitted yet; call fit first")
+
+
+def _digest(problem: Problem, anchors: NDArray[np.int64] | None) -> str:
+    """A digest of the seeds, the anchors, and rows from all over both spaces."""
+    digest = hashlib.sha256()
+    for rows in (problem.x, problem.y):
+        some = torch.linspace(0, len(rows) - 1, min(len(rows), _ROWS_TO_KNOW_A_SPACE_BY)).long().to(rows.device)
+        digest.update(f"{len(rows)} x {rows.dim}".encode() + to_numpy(rows.take(some)).tobytes())
+    for chosen in (to_numpy(problem.seeds_x), to_numpy(problem.seeds_y), anchors):
+        digest.update(b"none" if chosen is None else chosen.tobytes())
+    return digest.hexdigest()
 
 
 def _key_pairs(x: Embeddings, y: Embeddings, rows: NDArray[np.int64]) -> list[tuple[str, str]]:

@@ -12,9 +12,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from kedge.discovery.steps import OnStep, Step
+from kedge.discovery.journal import Journal
+from kedge.discovery.steps import Step
 from kedge.geometry import standardise, unit, whiten
-from kedge.matching import row_blocks, top_k
+from kedge.matching import Rows, row_blocks, top_k
 
 _QUANTILES = 256
 # Quantiles lie denser where similarities are great: there they tell rows apart.
@@ -27,12 +28,12 @@ _AVERAGES = 2
 _COMPONENTS = 50
 
 
-def fingerprints(x: Tensor, y: Tensor, budget: int, on_step: OnStep) -> tuple[Tensor, Tensor]:
+def fingerprints(x: Tensor, y: Tensor, budget: int, journal: Journal) -> tuple[Tensor, Tensor]:
     """Unit rows (n, k) and (m, k) that can be compared across the unit rows x (n, dx) and y (m, dy)."""
     described = []
     for index, rows in enumerate((x, y), start=1):
         described.append(_described(rows, budget))
-        on_step(Step("fingerprints", index, 2))
+        journal.tell(Step("fingerprints", index, 2))
     # One basis for both sides, from the covariance of all rows together.
     covariance = sum((rows.T @ rows).double() / len(rows) for rows in described) / 2
     variances, axes = torch.linalg.eigh(covariance)
@@ -44,11 +45,15 @@ def fingerprints(x: Tensor, y: Tensor, budget: int, on_step: OnStep) -> tuple[Te
 
 
 def _described(vectors: Tensor, budget: int) -> Tensor:
-    """Standardised profiles of the rows, of their neighbours on average, and of those' neighbours, side by side."""
+    """Standardised profiles of the rows, of their neighbours on average, and of those' neighbours, side by side.
+
+    Processes divide the search for profiles and neighbours, which takes nearly all of the time.
+    """
     profiles = torch.cat(
         [standardise(similarity_profiles(unit(whiten(vectors, strength)), budget)) for strength in _WHITENING], dim=1
     )
-    _, neighbours = top_k(vectors, vectors, min(_NEIGHBOURS, len(vectors) - 1) + 1, budget=budget)
+    rows = Rows.shared(vectors)
+    neighbours = rows.joined(top_k(rows.own, vectors, min(_NEIGHBOURS, len(vectors) - 1) + 1, budget=budget)[1])
     levels = [profiles]
     for _ in range(_AVERAGES):
         average = torch.zeros_like(profiles)
@@ -63,7 +68,9 @@ def similarity_profiles(vectors: Tensor, budget: int) -> Tensor:
     steps = torch.linspace(0, 1, _QUANTILES, dtype=torch.float64, device=vectors.device)
     # Not the first: a row's greatest similarity is the one to itself, and says nothing.
     positions = (1 + steps**_DENSITY * (len(vectors) - 2)).long().clamp(0, len(vectors) - 1)
-    profiles = vectors.new_empty(len(vectors), _QUANTILES)
-    for rows, block in row_blocks(vectors, vectors, budget, copies=4):  # the sorted values, and indices twice the size
+    divided = Rows.shared(vectors)
+    profiles = vectors.new_empty(len(divided.own), _QUANTILES)
+    # Four copies: the block, the sorted values, and indices twice the size.
+    for rows, block in row_blocks(divided.own, vectors, budget, copies=4):
         profiles[rows] = block.sort(dim=1, descending=True).values[:, positions]
-    return profiles
+    return divided.joined(profiles)

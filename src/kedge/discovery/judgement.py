@@ -8,8 +8,9 @@ such an illusion still reaches is measured on the same two spaces, by the same m
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Literal, get_args
 
 import torch
@@ -17,11 +18,12 @@ from torch import Tensor
 
 from kedge.discovery.alignment import fit_map
 from kedge.discovery.annealing import anneal, finish
+from kedge.discovery.journal import Journal
 from kedge.discovery.problem import Problem
 from kedge.discovery.schedule import Schedule
-from kedge.discovery.steps import OnStep, Step
+from kedge.discovery.steps import Step
 from kedge.geometry import orthogonal_map, principal_axes, unit
-from kedge.matching import Match, row_blocks
+from kedge.matching import Match, Rows, row_blocks
 
 Verdict = Literal["aligned", "doubtful", "not aligned"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
@@ -64,10 +66,10 @@ class Judge:
     The same match always gets the same judgement.
     """
 
-    def __init__(self, problem: Problem, random_state: int, on_step: OnStep) -> None:
+    def __init__(self, problem: Problem, random_state: int, journal: Journal) -> None:
         self._problem = problem
         self._random_state = random_state
-        self._on_step = on_step
+        self._journal = journal
 
     def health(self, match: Match) -> Health:
         """Whether a match of all rows is right, by and large."""
@@ -79,26 +81,26 @@ class Judge:
     @cached_property
     def _by_chance(self) -> list[float]:
         """Agreement after a few random starts, where there are enough pairs to tell."""
-        generator = self._generator()
-        sample = self._problem.without_seeds().sample(_SAMPLE, generator)
-        axes_x, axes_y = (principal_axes(v, min(_CHANCE_SCHEDULE.rank, v.shape[1])) for v in (sample.x, sample.y))
-        x, y = unit(sample.x @ axes_x), unit(sample.y @ axes_y)
-        rates = []
-        for start in range(1, _CHANCE_STARTS + 1):
-            rotation = _random_rotation(x, y, generator)
-            annealed = anneal(sample, x, y, rotation, _CHANCE_SCHEDULE, _silent)
-            match = finish(sample, axes_x @ annealed @ axes_y.T, _CHANCE_SCHEDULE.finish_rounds, _silent).match
+        sample = self._problem.without_seeds().sample(_SAMPLE, self._generator())
+        rows = sample.x.gathered(), sample.y.gathered()
+        axes_x, axes_y = (principal_axes(v, min(_CHANCE_SCHEDULE.rank, v.shape[1])) for v in rows)
+        x, y = unit(rows[0] @ axes_x), unit(rows[1] @ axes_y)
+        kept = self._journal.recall("chance", x.device)
+        rates = [] if kept is None else kept["rates"].tolist()
+        for start in range(len(rates) + 1, _CHANCE_STARTS + 1):
+            generator = torch.Generator().manual_seed((self._random_state + start) % 2**63)
+            rotation = partial(_random_rotation, x, y, generator)
+            annealed = anneal(sample, x, y, rotation, _CHANCE_SCHEDULE, Journal())
+            linear = partial(torch.linalg.multi_dot, [axes_x, annealed, axes_y.T])
+            match = finish(sample, linear, _CHANCE_SCHEDULE.finish_rounds, Journal()).match
             rate = _agreement_rate(sample, match, generator)
-            self._on_step(Step("chance", start, _CHANCE_STARTS, {"agreement": rate or 0.0}))
-            rates.append(rate)
-        return [rate for rate in rates if rate is not None]
+            rates.append(math.nan if rate is None else rate)
+            self._journal.tell(Step("chance", start, _CHANCE_STARTS, {"agreement": rate or 0.0}))
+            self._journal.keep("chance", rates=torch.tensor(rates, dtype=torch.float64))
+        return [rate for rate in rates if not math.isnan(rate)]
 
     def _generator(self) -> torch.Generator:
         return torch.Generator().manual_seed(self._random_state)
-
-
-def _silent(step: Step) -> None:
-    """Nobody asked what chance does in detail."""
 
 
 def _random_rotation(x: Tensor, y: Tensor, generator: torch.Generator) -> Tensor:
@@ -109,7 +111,10 @@ def _random_rotation(x: Tensor, y: Tensor, generator: torch.Generator) -> Tensor
 
 
 def _held_out_agreement(problem: Problem, match: Match, generator: torch.Generator) -> tuple[Tensor, int]:
-    """Mask (p,) of the pairs that a map fitted without them predicts, and how many the smaller half had."""
+    """Mask (p,) of the pairs that a map fitted without them predicts, and how many the smaller half had.
+
+    The problem is a sample, which every process holds.
+    """
     in_first = (torch.rand(len(problem.x), generator=generator) < 0.5).to(problem.x.device)
     rows_x, rows_y = match.pairs()
     agrees = torch.zeros(len(rows_x), dtype=torch.bool, device=rows_x.device)
@@ -118,10 +123,10 @@ def _held_out_agreement(problem: Problem, match: Match, generator: torch.Generat
         half_sizes.append(int(train.sum()))
         held_out_map = fit_map(problem, rows_x[train], rows_y[train])
         tested = (~train).nonzero(as_tuple=True)[0]
-        mapped = unit(problem.x[rows_x[tested]] @ held_out_map)
-        for block_rows, block in row_blocks(mapped, problem.y, problem.budget):
-            best = block.sub_(match.column_hubness).argmax(dim=1)
-            agrees[tested[block_rows]] = best == rows_y[tested[block_rows]]
+        mapped = Rows.shared(unit(problem.x.take(rows_x[tested]) @ held_out_map))
+        blocks = row_blocks(mapped.own, problem.y.gathered(), problem.budget, bias=-match.column_hubness)
+        best = torch.cat([rows_y[:0], *(block.argmax(dim=1) for _, block in blocks)])
+        agrees[tested] = mapped.joined(best) == rows_y[tested]
     return agrees, min(half_sizes)
 
 
@@ -142,7 +147,9 @@ def _sample_of_match(problem: Problem, match: Match, generator: torch.Generator)
         others = torch.randperm(len(problem.y), generator=generator).to(problem.y.device)
         others = others[~torch.isin(others, partners)][: _SAMPLE - len(partners)]
         partners = torch.unique(torch.cat([partners, others]))
-    sample = replace(problem.without_seeds(), x=problem.x[drawn], y=problem.y[partners])
+    sample = replace(
+        problem.without_seeds(), x=Rows.shared(problem.x.take(drawn)), y=Rows.shared(problem.y.take(partners))
+    )
     return sample, Match(
         torch.searchsorted(partners, match.partner[drawn]),
         match.margin[drawn],

@@ -69,7 +69,7 @@ class KnownAnchors(Parameters):
         """The normalised anchors (a, d) of a space and its centre (d,)."""
         normalised, centre, _ = load_normalised(space.vectors, torch.device("cpu"), centre=self.center)
         refuse_one_direction(normalised, name)
-        return to_numpy(normalised[torch.from_numpy(rows)]), to_numpy(centre)
+        return to_numpy(normalised.take(torch.from_numpy(rows))), to_numpy(centre)
 
     def transform_x(self, vectors: Embeddings | ArrayLike) -> NDArray[np.float32]:
         """Relative coordinates (k, a) of vectors (k, dx) of X: cosines to the anchors."""

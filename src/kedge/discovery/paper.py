@@ -5,6 +5,7 @@ Notation as in the paper: A_X are the anchors of X, R_X = rr(X, A_X), A~_Y the f
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -13,12 +14,13 @@ from torch import Tensor
 
 from kedge.discovery.alignment import Alignment, fit_map
 from kedge.discovery.anchors import snap
+from kedge.discovery.journal import Journal
 from kedge.discovery.problem import Problem
 from kedge.discovery.start import match_by_seeds
-from kedge.discovery.steps import OnStep, Step
+from kedge.discovery.steps import Step
 from kedge.errors import InputError
 from kedge.geometry import centre_of, exponential_map, normalise, orthogonal_map, relative, unit
-from kedge.matching import BlockedSoftmin, hubness, match_csls, sinkhorn
+from kedge.matching import BlockedSoftmin, Rows, hubness, match_csls, sinkhorn
 
 PaperInit = Literal["seeds", "random"]
 
@@ -45,24 +47,23 @@ def discover_by_paper(
     init: PaperInit,
     settings: PaperSettings,
     generator: torch.Generator,
-    on_step: OnStep,
+    journal: Journal,
 ) -> Alignment:
     """Optimise the free anchors, snap them, and match all rows by their relative representations."""
-    free, history = optimise_anchors(problem, anchors, init, settings, generator, on_step)
-    match = match_csls(
-        unit(relative(problem.x, problem.x[anchors])), unit(relative(problem.y, free)), budget=problem.budget
-    )
+    x, y = problem.x.gathered(), problem.y.gathered()
+    free = optimise_anchors(problem, anchors, init, settings, generator, journal)
+    match = match_csls(unit(relative(x, x[anchors])), unit(relative(y, free)), budget=problem.budget)
     implied_map = fit_map(problem, *match.pairs())
     # From here on rows are compared by the map, so that is where hubs must be known.
-    column_hubness = hubness(problem.y, unit(problem.x @ implied_map), budget=problem.budget)
+    column_hubness = hubness(y, unit(x @ implied_map), budget=problem.budget)
     return Alignment(
         map=implied_map,
         match=replace(match, column_hubness=column_hubness),
         free_anchors=free,
         snapped_anchors=snap(problem, anchors, free),
         suspects=torch.zeros_like(problem.seeds_x, dtype=torch.bool),  # the seeds are part of the result
-        history=history,
-        converged=_loss_settled(history),
+        history=tuple(journal.history),
+        converged=_loss_settled(journal.history),
     )
 
 
@@ -72,32 +73,30 @@ def optimise_anchors(
     init: PaperInit,
     settings: PaperSettings,
     generator: torch.Generator,
-    on_step: OnStep,
-) -> tuple[Tensor, tuple[Step, ...]]:
-    """Free anchors (a, dy) for the anchors (a,), rows of X, and the loss at every step."""
-    relative_x = relative(problem.x, problem.x[anchors])  # R_X (n, a)
+    journal: Journal,
+) -> Tensor:
+    """Free anchors (a, dy) for the anchors (a,), rows of X; the journal is told the loss at every step."""
+    x, y = problem.x.gathered(), problem.y.gathered()
+    relative_x = relative(x, x[anchors])  # R_X (n, a)
     base = _initial_anchors(problem, anchors, init, generator)
     tangent = torch.zeros_like(base, requires_grad=True)
     optimiser = torch.optim.Adam([tangent], lr=settings.learning_rate)
-    history = []
     for index in range(1, settings.steps + 1):
-        relative_y = relative(problem.y, exponential_map(base, tangent))  # R_Y (m, a)
+        relative_y = relative(y, exponential_map(base, tangent))  # R_Y (m, a)
         match = _permutation(relative_y.detach(), relative_x, settings, problem.budget)
         loss = torch.nn.functional.mse_loss(relative_y, relative_x[match])
         optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
-        step = Step("paper", index, settings.steps, {"loss": float(loss.detach())})
-        history.append(step)
-        on_step(step)
-    return exponential_map(base, tangent).detach(), tuple(history)
+        journal.tell(Step("paper", index, settings.steps, {"loss": float(loss.detach())}))
+    return exponential_map(base, tangent).detach()
 
 
 def _centre(rows: Tensor) -> Tensor:
     return normalise(rows, centre_of(rows))
 
 
-def _loss_settled(history: tuple[Step, ...]) -> bool:
+def _loss_settled(history: Sequence[Step]) -> bool:
     """Whether the loss changed by less than 1 % over the last ten steps; the paper takes all steps regardless."""
     losses = [step.figures["loss"] for step in history]
     return len(losses) > 10 and abs(losses[-1] - losses[-11]) < 0.01 * losses[-11]
@@ -117,18 +116,18 @@ def _permutation(relative_y: Tensor, relative_x: Tensor, settings: PaperSettings
 
 def _initial_anchors(problem: Problem, anchors: Tensor, init: PaperInit, generator: torch.Generator) -> Tensor:
     """A~_Y (a, dy) at the start: the seeds' rows of Y, and for the others noise or the seeds' rotation."""
+    x, y = problem.x.gathered(), problem.y.gathered()
     if init == "random":
-        start = torch.randn(len(anchors), problem.y.shape[1], generator=generator).to(problem.y)
+        start = torch.randn(len(anchors), y.shape[1], generator=generator).to(y)
     else:
         matchable = problem
         if not problem.centred:  # the seed coordinates of uncentred rows are all alike
-            matchable = replace(problem, x=_centre(problem.x), y=_centre(problem.y))
+            matchable = replace(problem, x=Rows.shared(_centre(x)), y=Rows.shared(_centre(y)))
         rows_x, rows_y = match_by_seeds(matchable).pairs()
-        rotation = orthogonal_map(problem.x[rows_x], problem.y[rows_y])
-        start = problem.x[anchors] @ rotation
+        start = x[anchors] @ orthogonal_map(x[rows_x], y[rows_y])
     partners = problem.seed_partners(anchors)
     seeded = partners >= 0
     if init == "random" and not bool(seeded.any()):
         raise InputError("method 'paper' with init 'random' needs seeds among the anchors; add them to the anchor keys")
-    start[seeded] = problem.y[partners[seeded]]
+    start[seeded] = y[partners[seeded]]
     return unit(start)

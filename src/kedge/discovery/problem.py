@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from kedge.matching import Rows
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -15,8 +17,8 @@ class Problem:
     `centred` says whether the mean was taken off the rows.
     """
 
-    x: Tensor
-    y: Tensor
+    x: Rows
+    y: Rows
     seeds_x: Tensor
     seeds_y: Tensor
     budget: int
@@ -34,16 +36,23 @@ class Problem:
         return replace(self, seeds_x=self.seeds_x[kept], seeds_y=self.seeds_y[kept])
 
     def sample(self, size: int, generator: torch.Generator) -> Problem:
-        """At most `size` rows of each side, drawn independently, always with the seeds."""
-        rows_x, seeds_x = _draw(len(self.x), size, self.seeds_x, generator)
-        rows_y, seeds_y = _draw(len(self.y), size, self.seeds_y, generator)
-        return Problem(self.x[rows_x], self.y[rows_y], seeds_x, seeds_y, self.budget, self.centred)
+        """At most `size` rows of each side, drawn independently, always with the seeds; every process holds them."""
+        x, seeds_x = _draw(self.x, size, self.seeds_x, generator)
+        y, seeds_y = _draw(self.y, size, self.seeds_y, generator)
+        return replace(self, x=x, y=y, seeds_x=seeds_x, seeds_y=seeds_y)
+
+    def sample_of_x(self, size: int, generator: torch.Generator) -> Problem:
+        """At most `size` rows of X, the seeds among them, and all rows of Y."""
+        if size >= len(self.x):
+            return self
+        x, seeds_x = _draw(self.x, size, self.seeds_x, generator)
+        return replace(self, x=x, seeds_x=seeds_x)
 
 
-def _draw(count: int, size: int, seeds: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Sorted rows to keep, and where the seeds are among them."""
-    if size >= count:
-        return torch.arange(count, device=seeds.device), seeds
-    drawn = torch.randperm(count, generator=generator)[:size].to(seeds.device)
-    rows = torch.unique(torch.cat([drawn, seeds]))
-    return rows, torch.searchsorted(rows, seeds)
+def _draw(rows: Rows, size: int, seeds: Tensor, generator: torch.Generator) -> tuple[Rows, Tensor]:
+    """Some rows, in their order, and where the seeds are among them."""
+    if size >= len(rows):
+        return Rows.shared(rows.gathered()), seeds
+    drawn = torch.randperm(len(rows), generator=generator)[:size].to(seeds.device)
+    kept = torch.unique(torch.cat([drawn, seeds]))
+    return Rows.shared(rows.take(kept)), torch.searchsorted(kept, seeds)

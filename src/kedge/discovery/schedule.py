@@ -9,6 +9,9 @@ from kedge.errors import InputError
 FINGERPRINT_ROWS = 20_000
 """Of at most so many rows of a space fingerprints are taken."""
 
+FINISH_ROWS = 30_000
+"""Of at most so many rows of X the map is fitted while it is finished; the last match is of all."""
+
 # With fewer seeds than this, fingerprints help them from the first attempt on.
 _FEW_SEEDS = 10
 

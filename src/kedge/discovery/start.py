@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from kedge.discovery.fingerprints import fingerprints
+from kedge.discovery.journal import Journal
 from kedge.discovery.problem import Problem
-from kedge.discovery.steps import OnStep
-from kedge.geometry import orthogonal_map, relative, standardise, unit
-from kedge.matching import Match, match_csls, transport_step
+from kedge.geometry import nearest_rotation, relative, standardise, unit
+from kedge.matching import Match, Rows, match_csls, processes, transport_step
 
 SEED_SHARE = 0.1
 """Together the seeds weigh as much as this share of all rows, at first."""
@@ -30,13 +30,13 @@ def match_by_seeds(problem: Problem) -> Match:
     return match_csls(*_seed_coordinates(problem), budget=problem.budget)
 
 
-def shared_coordinates(problem: Problem, *, with_fingerprints: bool, on_step: OnStep) -> tuple[Tensor, Tensor]:
+def shared_coordinates(problem: Problem, *, with_fingerprints: bool, journal: Journal) -> tuple[Tensor, Tensor]:
     """Unit rows (n, k) and (m, k) that can be compared before the spaces can: similarities to the seeds, or
     fingerprints with what seeds there are.
     """
     if not with_fingerprints:
         return _seed_coordinates(problem)
-    prints = fingerprints(problem.x, problem.y, problem.budget, on_step)
+    prints = _fingerprints(problem, journal)
     if not len(problem.seeds_x):
         return prints
     left, right = (
@@ -44,6 +44,15 @@ def shared_coordinates(problem: Problem, *, with_fingerprints: bool, on_step: On
         for rows, cosines in zip(prints, _seed_cosines(problem), strict=True)
     )
     return left, right
+
+
+def _fingerprints(problem: Problem, journal: Journal) -> tuple[Tensor, Tensor]:
+    kept = journal.recall("fingerprints", problem.x.device)
+    if kept is None:
+        left, right = fingerprints(problem.x.gathered(), problem.y.gathered(), problem.budget, journal)
+        kept = {"x": left, "y": right}
+        journal.keep("fingerprints", **kept)
+    return kept["x"], kept["y"]
 
 
 def rotation_at_start(shared_x: Tensor, shared_y: Tensor, x: Tensor, y: Tensor, problem: Problem) -> Tensor:
@@ -54,17 +63,20 @@ def rotation_at_start(shared_x: Tensor, shared_y: Tensor, x: Tensor, y: Tensor, 
     """
     potential = y.new_zeros(len(y))
     for _ in range(_ROUNDS):
-        plan = transport_step(shared_x, shared_y, potential, _EPSILON, values=y, budget=problem.budget)
+        plan = transport_step(Rows.shared(shared_x), shared_y, potential, _EPSILON, values=y, budget=problem.budget)
         potential = plan.potential
     return rotation_with_seeds(x, plan.targets, y, problem, SEED_SHARE)
 
 
 def rotation_with_seeds(x: Tensor, targets: Tensor, y: Tensor, problem: Problem, seed_share: float) -> Tensor:
-    """The rotation (kx, ky) from x (n, kx) to targets (n, ky); the seeds, rows of x and y, count besides."""
+    """The rotation (kx, ky) from x (n, kx) to targets, which each process has of its own rows (n_r, ky).
+
+    The seeds, rows of x and y, count besides.
+    """
+    cross = processes().sum((Rows.shared(x).own.T @ targets).double())
     seed_weight = seed_share * len(x) / max(len(problem.seeds_x), 1)
-    weights = torch.cat([x.new_ones(len(x)), x.new_full((len(problem.seeds_x),), seed_weight)])
-    source, target = torch.cat([x, x[problem.seeds_x]]), torch.cat([targets, y[problem.seeds_y]])
-    return orthogonal_map(source, target, weights)
+    cross += seed_weight * (x[problem.seeds_x].T @ y[problem.seeds_y]).double()
+    return processes().from_first(nearest_rotation(cross).to(x.dtype))
 
 
 def _seed_coordinates(problem: Problem) -> tuple[Tensor, Tensor]:
@@ -75,7 +87,5 @@ def _seed_coordinates(problem: Problem) -> tuple[Tensor, Tensor]:
 
 def _seed_cosines(problem: Problem) -> tuple[Tensor, Tensor]:
     some = torch.linspace(0, len(problem.seeds_x) - 1, min(len(problem.seeds_x), _MOST_COORDINATES)).long()
-    return (
-        relative(problem.x, problem.x[problem.seeds_x[some]]),
-        relative(problem.y, problem.y[problem.seeds_y[some]]),
-    )
+    seeds_x, seeds_y = problem.x.take(problem.seeds_x[some]), problem.y.take(problem.seeds_y[some])
+    return relative(problem.x.gathered(), seeds_x), relative(problem.y.gathered(), seeds_y)

@@ -144,6 +144,14 @@ def save(discovery: AnchorDiscovery, folder: Path, *, overwrite: bool, extra: Ma
         (temporary / "run.json").write_text(text + "\n", encoding="utf-8")
 
 
+def settings_of(discovery: AnchorDiscovery) -> dict[str, Any]:
+    """What a discovery was asked for, in plain types; not where it reports to or keeps its state."""
+    settings = {name: value for name, value in discovery.get_params().items() if name not in ("on_step", "checkpoint")}
+    settings["schedule"] = discovery.schedule and asdict(discovery.schedule)
+    settings["paper"] = discovery.paper and asdict(discovery.paper)
+    return settings
+
+
 def load(folder: str | Path) -> AnchorDiscovery:
     """Read a run folder back as a fitted `AnchorDiscovery`."""
     from kedge.discovery.estimator import AnchorDiscovery
@@ -250,13 +258,10 @@ def _centres(discovery: AnchorDiscovery) -> dict[str, NDArray[np.float32]]:
 
 
 def _description(discovery: AnchorDiscovery) -> dict[str, Any]:
-    settings = {name: value for name, value in discovery.get_params().items() if name != "on_step"}
-    settings["schedule"] = discovery.schedule and asdict(discovery.schedule)
-    settings["paper"] = discovery.paper and asdict(discovery.paper)
     return {
         "format": FORMAT,
         "kedge": __version__,
-        "settings": settings,
+        "settings": settings_of(discovery),
         "counts": {
             "rows_x": len(discovery.match_),
             "rows_y": len(discovery.unmatched_keys_y_) + len(discovery.pairs_),

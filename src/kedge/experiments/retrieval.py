@@ -17,7 +17,7 @@ from kedge.discovery.devices import resolve_device
 from kedge.discovery.steps import OnStep
 from kedge.experiments.pairs_of_spaces import SEEDS, SpacePair, Task, draw_task
 from kedge.experiments.pictures import picture_of
-from kedge.geometry import relative, unit
+from kedge.geometry import moments_of, relative, unit
 from kedge.matching import top_k, using_precision
 from kedge.tasks import neighbour_scores
 
@@ -78,7 +78,12 @@ def retrieval_state(
     x, y = load(discovery.normalise_x(pair.x)), load(discovery.normalise_y(pair.y))
     anchors = load(pair.x.rows(task.anchors))
     pairs_x, pairs_y = (load(rows) for rows in _found_pairs(discovery, pair, task))
-    free = {"Found": {"y": load(discovery.free_anchors_), "x": place_free_anchors(y[pairs_y], x[pairs_x], y[anchors])}}
+    free = {
+        "Found": {
+            "y": load(discovery.free_anchors_),
+            "x": place_free_anchors(moments_of(y[pairs_y], x[pairs_x]), y[anchors]),
+        }
+    }
     if paper_optimiser:
         by_paper = AnchorDiscovery(method="paper", random_state=random_state, device=device, on_step=on_step)
         free["Paper's optimiser"] = {

@@ -1,15 +1,19 @@
 """Pure functions on tensors: normalise, project, and the linear maps that pairs imply."""
 
 from kedge.geometry.least_squares import least_squares_on_sphere, refine_rotation, ridge
+from kedge.geometry.moments import Moments, moments_of
 from kedge.geometry.normalise import centre_of, normalise, principal_axes, standardise, unit, whiten
-from kedge.geometry.procrustes import orthogonal_map
+from kedge.geometry.procrustes import nearest_rotation, orthogonal_map
 from kedge.geometry.relative import relative
 from kedge.geometry.sphere import exponential_map
 
 __all__ = [
+    "Moments",
     "centre_of",
     "exponential_map",
     "least_squares_on_sphere",
+    "moments_of",
+    "nearest_rotation",
     "normalise",
     "orthogonal_map",
     "principal_axes",

@@ -5,12 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from kedge.geometry.moments import Moments
+
 # Keeps the Gram matrix invertible when the rows do not span the space.
 _JITTER = 1e-6
 _BISECTIONS = 80
 
 
-def ridge(inputs: Tensor, targets: Tensor, penalty: float = 0.0) -> Tensor:
+def ridge(gram: Tensor, cross: Tensor, penalty: float = 0.0) -> Tensor:
     """The B (d, t) that minimises |inputs B - targets|^2 + penalty * mean eigenvalue * |B|^2.
 
     The penalty is relative to the mean eigenvalue of the Gram matrix, so it means the same for any number
@@ -18,30 +20,30 @@ def ridge(inputs: Tensor, targets: Tensor, penalty: float = 0.0) -> Tensor:
 
     Parameters
     ----------
-    inputs : Tensor, shape (p, d)
-    targets : Tensor, shape (p, t)
+    gram : Tensor, shape (d, d)
+        inputs^T inputs.
+    cross : Tensor, shape (d, t)
+        inputs^T targets.
     penalty : float
     """
-    gram, correlation = (inputs.T @ inputs).double(), (inputs.T @ targets).double()
     strength = (penalty + _JITTER) * float(gram.diagonal().mean())
-    gram.diagonal().add_(max(strength, _JITTER))  # also where there is no row at all
-    return torch.linalg.solve(gram, correlation).to(inputs.dtype)
+    held = gram.double().clone()
+    held.diagonal().add_(max(strength, _JITTER))  # also where there is no row at all
+    return torch.linalg.solve(held, cross.double())
 
 
-def refine_rotation(source: Tensor, target: Tensor, rotation: Tensor, prior_pairs: float) -> Tensor:
-    """Least squares (dx, dy) from source (p, dx) to target (p, dy), held to a scaled rotation by a prior.
+def refine_rotation(moments: Moments, rotation: Tensor, prior_pairs: float) -> Tensor:
+    """Least squares (dx, dy) from source to target, of which these are the moments, held to a scaled rotation.
 
     The prior weighs as much as `prior_pairs` pairs spread evenly over all directions: with few pairs the
     result is the rotation, with many it is the least-squares map, which also scales and shears.
     """
-    mapped = source @ rotation
-    scale = (mapped * target).sum() / (mapped * mapped).sum().clamp_min(
-        torch.finfo(source.dtype).tiny
-    )  # or no row at all
-    prior = rotation * scale
-    gram, residual = (source.T @ source).double(), (source.T @ (target - source @ prior)).double()
-    gram.diagonal().add_(prior_pairs / source.shape[1])  # unit rows: a pair adds 1/d to each eigenvalue on average
-    return prior + torch.linalg.solve(gram, residual).to(source.dtype)
+    gram = moments.source.clone()
+    length = (rotation * (gram @ rotation)).sum().clamp_min(torch.finfo(torch.float32).tiny)  # or no row at all
+    prior = rotation * ((rotation * moments.cross).sum() / length)
+    residual = moments.cross - gram @ prior
+    gram.diagonal().add_(prior_pairs / len(gram))  # unit rows: a pair adds 1/d to each eigenvalue on average
+    return prior + torch.linalg.solve(gram, residual)
 
 
 def least_squares_on_sphere(inputs: Tensor, targets: Tensor) -> Tensor:

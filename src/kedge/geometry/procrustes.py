@@ -5,6 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+# Least share of the greatest squared singular value at which the least one is still known well enough.
+_WELL_CONDITIONED = 1e-12
+
 
 def orthogonal_map(source: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
     """The W (dx, dy) of greatest sum_i w_i <x_i W, y_i> with orthonormal rows or columns.
@@ -20,6 +23,22 @@ def orthogonal_map(source: Tensor, target: Tensor, weights: Tensor | None = None
         How much each pair counts.
     """
     weighted = target if weights is None else target * weights[:, None]
-    correlation = (source.T @ weighted).double()
-    left, _, right = torch.linalg.svd(correlation, full_matrices=False)
-    return (left @ right).to(source.dtype)
+    return nearest_rotation((source.T @ weighted).double()).to(source.dtype)
+
+
+def nearest_rotation(cross: Tensor) -> Tensor:
+    """The W (dx, dy) with orthonormal rows or columns nearest to a matrix of the same shape: its polar factor.
+
+    By the inverse square root of the smaller of its two Gram matrices, which takes half the time of a singular value
+    decomposition on a CPU and a quarter on a GPU; by the latter where the matrix is too close to singular for that.
+    """
+    wide = cross.shape[0] < cross.shape[1]
+    values, axes = torch.linalg.eigh(cross @ cross.T if wide else cross.T @ cross)
+    if not bool(values[0] > _WELL_CONDITIONED * values[-1]):
+        left, _, right = torch.linalg.svd(cross, full_matrices=False)
+        return left @ right
+    inverse_root = (axes * values.rsqrt()) @ axes.T
+    rotation = inverse_root @ cross if wide else cross @ inverse_root
+    # One step of Newton and Schulz takes away what squaring cost in precision.
+    gram = rotation @ rotation.T if wide else rotation.T @ rotation
+    return 1.5 * rotation - 0.5 * (gram @ rotation if wide else rotation @ gram)

@@ -5,6 +5,8 @@ from kedge.matching.backend import Precision, current_precision, use_fused, usin
 from kedge.matching.blocks import DEFAULT_BUDGET, row_blocks
 from kedge.matching.csls import Match, hubness, match_csls
 from kedge.matching.neighbours import best_partners, greatest, top_k
+from kedge.matching.processes import Processes, processes, several_processes
+from kedge.matching.rows import Rows, as_rows
 from kedge.matching.sinkhorn import SinkhornResult, epsilon_schedule, sinkhorn
 from kedge.matching.softmin import BlockedSoftmin, Softmin
 from kedge.matching.transport import TransportStep, transport_step
@@ -14,9 +16,12 @@ __all__ = [
     "BlockedSoftmin",
     "Match",
     "Precision",
+    "Processes",
+    "Rows",
     "SinkhornResult",
     "Softmin",
     "TransportStep",
+    "as_rows",
     "assign_distinct",
     "best_partners",
     "current_precision",
@@ -24,7 +29,9 @@ __all__ = [
     "greatest",
     "hubness",
     "match_csls",
+    "processes",
     "row_blocks",
+    "several_processes",
     "sinkhorn",
     "top_k",
     "transport_step",

@@ -10,9 +10,10 @@ from torch import Tensor
 
 from kedge.errors import InputError
 from kedge.matching.blocks import DEFAULT_BUDGET, row_blocks
+from kedge.matching.rows import Rows, as_rows
 
 
-def assign_distinct(a: Tensor, b: Tensor, column_penalty: Tensor, *, budget: int = DEFAULT_BUDGET) -> Tensor:
+def assign_distinct(a: Tensor, b: Tensor | Rows, column_penalty: Tensor, *, budget: int = DEFAULT_BUDGET) -> Tensor:
     """Distinct rows of b (m, d), one for each row of a (n, d), of greatest total <a_i, b_j> - penalty_j.
 
     Exact without an n x m matrix: in the best assignment every row takes one of its n best columns (were it
@@ -21,17 +22,24 @@ def assign_distinct(a: Tensor, b: Tensor, column_penalty: Tensor, *, budget: int
 
     Returns rows of b (n,).
     """
+    b = as_rows(b)
     if len(a) > len(b):
         raise InputError(f"cannot give {len(a)} rows distinct partners among {len(b)}")
     values, columns = [], []
-    for _, block in row_blocks(a, b, budget):
-        best = block.sub_(column_penalty).topk(len(a), dim=1)
-        values.append(best.values.double().cpu().numpy())
-        columns.append(best.indices.cpu().numpy())
-    value, column = np.concatenate(values), np.concatenate(columns)
+    for first, part in b.parts():
+        best, where = _best_columns(a, part, column_penalty[first : first + len(part)], budget)
+        values.append(best.double().cpu().numpy())
+        columns.append(first + where.cpu().numpy())
+    value, column = np.concatenate(values, axis=1), np.concatenate(columns, axis=1)
     candidates, position = np.unique(column, return_inverse=True)
     cost = value.max() - value + 1.0  # positive: an explicit zero would count as no edge
-    starts = np.arange(len(a) + 1) * len(a)
+    starts = np.arange(len(a) + 1) * value.shape[1]
     graph = csr_array((cost.ravel(), position.ravel(), starts), shape=(len(a), len(candidates)))
     _, chosen = min_weight_full_bipartite_matching(graph)
     return torch.from_numpy(candidates[chosen]).to(a.device)
+
+
+def _best_columns(a: Tensor, b: Tensor, penalty: Tensor, budget: int) -> tuple[Tensor, Tensor]:
+    """Values and columns (n, min(n, m)) of the greatest <a_i, b_j> - penalty_j of each row."""
+    best = [block.topk(min(len(a), len(b)), dim=1) for _, block in row_blocks(a, b, budget, bias=-penalty)]
+    return torch.cat([found.values for found in best]), torch.cat([found.indices for found in best])

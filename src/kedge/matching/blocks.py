@@ -29,9 +29,15 @@ def _rows_per_block(a: Tensor, b: Tensor, budget: int, copies: int) -> int:
 
 
 def row_blocks(
-    a: Tensor, b: Tensor, budget: int = DEFAULT_BUDGET, *, copies: int = 3
+    a: Tensor,
+    b: Tensor,
+    budget: int = DEFAULT_BUDGET,
+    *,
+    copies: int = 3,
+    scale: float = 1.0,
+    bias: Tensor | None = None,
 ) -> Iterator[tuple[slice, Tensor]]:
-    """Yield (rows, a[rows] @ b.T) over all rows of a (n, d) against b (m, d).
+    """Yield (rows, scale * a[rows] @ b.T + bias) over all rows of a (n, d) against b (m, d), bias (m,) if any.
 
     The yielded block is one buffer that the next step overwrites; the consumer may change it in place. `copies` is how
     often the consumer holds a block at once, its temporaries counted in: what the budget must hold.
@@ -44,5 +50,9 @@ def row_blocks(
     for begin in range(0, len(a), count):
         rows = slice(begin, min(begin + count, len(a)))
         block = buffer[: rows.stop - begin]
-        torch.mm(a[rows], columns, out=block)
+        if bias is None and scale == 1:
+            torch.mm(a[rows], columns, out=block)
+        else:  # on the way, without another pass over the block or a copy of the inputs
+            start = columns.new_zeros(()) if bias is None else bias
+            torch.addmm(start, a[rows], columns, alpha=scale, out=block)
         yield rows, block

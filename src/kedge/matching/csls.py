@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from kedge.matching.blocks import DEFAULT_BUDGET
-from kedge.matching.neighbours import best_partners, top_k
+from kedge.matching.neighbours import best_partners, nearest_similarities
+from kedge.matching.rows import Rows, as_rows
 
 NEIGHBOURS = 10
 
@@ -39,13 +40,17 @@ class Match:
         return rows, self.partner[rows]
 
 
-def hubness(a: Tensor, b: Tensor, neighbours: int = NEIGHBOURS, *, budget: int = DEFAULT_BUDGET) -> Tensor:
+def hubness(
+    a: Tensor | Rows, b: Tensor | Rows, neighbours: int = NEIGHBOURS, *, budget: int = DEFAULT_BUDGET
+) -> Tensor:
     """Half the mean similarity (n,) of each row of a (n, d) to its nearest rows of b (m, d)."""
-    values, _ = top_k(a, b, neighbours, budget=budget)
-    return values.mean(dim=1) / 2
+    a = as_rows(a)
+    return a.joined(nearest_similarities(a, as_rows(b), neighbours, budget=budget).mean(dim=1) / 2)
 
 
-def match_csls(a: Tensor, b: Tensor, neighbours: int = NEIGHBOURS, *, budget: int = DEFAULT_BUDGET) -> Match:
+def match_csls(
+    a: Tensor | Rows, b: Tensor | Rows, neighbours: int = NEIGHBOURS, *, budget: int = DEFAULT_BUDGET
+) -> Match:
     """Match unit rows a (n, d) and b (m, d) by <a_i, b_j> - hubness_i - hubness_j."""
     row_hubness = hubness(a, b, neighbours, budget=budget)
     column_hubness = hubness(b, a, neighbours, budget=budget)

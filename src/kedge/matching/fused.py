@@ -3,6 +3,10 @@
 Each program owns a block of rows and walks over all columns: a tile of products in registers, reduced at once. What is
 kept between tiles is a few numbers a row. Products are made of tf32 or bfloat16 numbers and added up in float32.
 
+What limits them is how fast tiles come in, not the reductions: blocks are as large as registers allow, they come by
+tensor descriptors (which Hopper copies without any help of the program), and the walk over columns and the walk over
+coordinates are one loop to the compiler (`flatten`), so that the next tile is on its way while this one is reduced.
+
 The same reductions in plain torch, over blocks of rows, are in the modules that call these (see `backend.py`), and the
 tests hold the kernels to them. Import this module only where there is a CUDA device and Triton.
 """
@@ -10,12 +14,13 @@ tests hold the kernels to them. Import this module only where there is a CUDA de
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from kedge.matching.backend import MOST_FUSED_NEIGHBOURS, Precision, current_precision
 
@@ -23,9 +28,19 @@ CALLS: Counter[str] = Counter()
 """How often each kernel was called, so that a test can tell that it was."""
 
 _SLOTS: Any = tl.constexpr(MOST_FUSED_NEIGHBOURS)
-_BARYCENTRE_ROWS = 64
-# Widths that inner dimensions are padded to, in numbers; also how many a step of the product takes.
+# In powers of two: the hardware has no other exponential.
+_TO_TWO: Any = tl.constexpr(1.4426950408889634)
+# Widths that inner dimensions are padded to, in numbers, and what a step of the product takes: 128 bytes.
 _STEP = {torch.bfloat16: 64, torch.float32: 32}
+
+
+class _Shape(NamedTuple):
+    """Rows and columns of a tile, warps that share it, and tiles on their way at once."""
+
+    rows: int
+    columns: int
+    warps: int
+    stages: int
 
 
 def prepare(rows: Tensor, precision: Precision) -> Tensor:
@@ -42,23 +57,10 @@ def prepare(rows: Tensor, precision: Precision) -> Tensor:
     return prepared
 
 
-def _how(precision: Precision) -> str:
-    return "ieee" if precision == "float32" else "tf32"
-
-
 def log_sum_exp(a: Tensor, b: Tensor, scale: float, bias: Tensor, *, precision: Precision | None = None) -> Tensor:
     """The log of sum_j exp(scale <a_i, b_j> + bias_j) (n,) for rows a (n, d) against b (m, d): a Sinkhorn half-step."""
-    precision = precision or current_precision()
-    left, right = prepare(a, precision), prepare(b, precision)
     result = torch.empty(len(a), device=a.device)
-    block, tile, warps = _shape(len(a), left)
-    CALLS["log_sum_exp"] += 1
-    with torch.cuda.device(a.device):
-        _log_sum_exp[(triton.cdiv(len(a), block),)](
-            left, right, bias.contiguous(), result, len(a), len(b), scale,
-            D=left.shape[1], BK=_STEP[left.dtype], BM=block, BN=tile, HOW=_how(precision),
-            num_warps=warps, num_stages=3,
-        )  # fmt: skip
+    _launch(_log_sum_exp, a, b, (bias.contiguous(), result), (scale,), precision or current_precision())
     return result
 
 
@@ -69,36 +71,19 @@ def best_two(
 
     `forbidden` (m,) names for each column one row that may not have it.
     """
-    precision = precision or current_precision()
-    left, right = prepare(a, precision), prepare(b, precision)
     index = torch.empty(len(a), dtype=torch.int32, device=a.device)
     first, second = torch.empty(2, len(a), device=a.device)
-    block, tile, warps = _shape(len(a), left)
-    barred = index if forbidden is None else forbidden.int().contiguous()
-    CALLS["best_two"] += 1
-    with torch.cuda.device(a.device):
-        _best_two[(triton.cdiv(len(a), block),)](
-            left, right, column_penalty.contiguous(), barred, index, first, second, len(a), len(b),
-            BARRED=forbidden is not None, D=left.shape[1], BK=_STEP[left.dtype], BM=block, BN=tile, HOW=_how(precision),
-            num_warps=warps, num_stages=3,
-        )  # fmt: skip
+    barred = torch.full((len(b),), -1, device=a.device) if forbidden is None else forbidden
+    tensors = (column_penalty.contiguous(), barred.int(), index, first, second)
+    _launch(_best_two, a, b, tensors, (), precision or current_precision())
     return index.long(), first, second
 
 
 def top_k(a: Tensor, b: Tensor, k: int, *, precision: Precision | None = None) -> tuple[Tensor, Tensor]:
     """The k <= 16 greatest similarities (n, k) of each row of a (n, d) to rows of b (m, d), best first, and which."""
-    precision = precision or current_precision()
-    left, right = prepare(a, precision), prepare(b, precision)
     values = torch.empty(len(a), MOST_FUSED_NEIGHBOURS, device=a.device)
     indices = torch.empty(len(a), MOST_FUSED_NEIGHBOURS, dtype=torch.int32, device=a.device)
-    block, tile, warps = _shape(len(a), left)
-    CALLS["top_k"] += 1
-    with torch.cuda.device(a.device):
-        _top_k[(triton.cdiv(len(a), block),)](
-            left, right, values, indices, len(a), len(b), k,
-            D=left.shape[1], BK=_STEP[left.dtype], BM=block, BN=tile, HOW=_how(precision),
-            num_warps=warps, num_stages=3,
-        )  # fmt: skip
+    _launch(_top_k, a, b, (values, indices), (k,), precision or current_precision())
     kept, order = values[:, :k].sort(dim=1, descending=True)
     return kept, indices[:, :k].gather(1, order).long()
 
@@ -110,80 +95,109 @@ def barycentres(
     (n,), and its greatest exponent (n,). As attention does it, with at most 512 values a row.
     """
     precision = precision or current_precision()
-    left, right = prepare(a, precision), prepare(b, precision)
-    weighed = prepare(values, precision)
     means = torch.empty(len(a), values.shape[1], device=a.device)
     total, peak = torch.empty(2, len(a), device=a.device)
     width = max(16, triton.next_power_of_2(values.shape[1]))  # tensor cores take no fewer
-    CALLS["barycentres"] += 1
-    with torch.cuda.device(a.device):
-        _barycentres[(triton.cdiv(len(a), _BARYCENTRE_ROWS),)](
-            left, right, weighed, bias.contiguous(), means, total, peak, len(a), len(b), scale, weighed.shape[1],
-            D=left.shape[1], BK=_STEP[left.dtype], V=values.shape[1], BV=width, BM=_BARYCENTRE_ROWS, BN=64,
-            HOW=_how(precision), num_warps=8, num_stages=2,
-        )  # fmt: skip
+    shape = _barycentre_shape(width, precision)
+    weighed = _described(prepare(values, precision), shape.columns, width)
+    tensors = (weighed, bias.contiguous(), means, total, peak)
+    _launch(_barycentres, a, b, tensors, (scale,), precision, shape, V=values.shape[1], BV=width)
     return means, total, peak
 
 
-def _shape(rows: int, prepared: Tensor) -> tuple[int, int, int]:
-    """Rows and columns of a tile, and warps: smaller blocks where there would be too few of them to fill a GPU."""
-    processors = torch.cuda.get_device_properties(prepared.device).multi_processor_count
-    return (128, 128, 8) if rows >= 128 * processors else (64, 128, 4)
+# Chosen by measuring on an H200 (`python benchmarks/fused.py`); one for each kernel, so that little is compiled.
+_SHAPES = {
+    "log_sum_exp": _Shape(128, 256, 8, 3),
+    "best_two": _Shape(128, 128, 4, 3),
+    "top_k": _Shape(128, 128, 4, 3),
+}
+_EXACT_SHAPE = _Shape(64, 64, 8, 2)
+
+
+def _barycentre_shape(width: int, precision: Precision) -> _Shape:
+    """Means of many values leave less room for the tile."""
+    if precision == "float32" or width > 256:
+        return _Shape(64, 32, 8, 2)
+    return _Shape(128, 128, 8, 2) if precision == "bf16" else _Shape(128, 64, 8, 3)
+
+
+def _launch(
+    kernel: Any,
+    a: Tensor,
+    b: Tensor,
+    tensors: tuple[Any, ...],
+    numbers: tuple[float, ...],
+    precision: Precision,
+    shape: _Shape | None = None,
+    **constants: int,
+) -> None:
+    """Run a kernel over all rows of a (n, d) against b (m, d), whose descriptors come before its other arguments."""
+    name = kernel.__name__.removeprefix("_")
+    shape = shape or (_EXACT_SHAPE if precision == "float32" else _SHAPES[name])
+    left, right = prepare(a, precision), prepare(b, precision)
+    step = _STEP[left.dtype]
+    CALLS[name] += 1
+    with torch.cuda.device(a.device):
+        kernel[(triton.cdiv(len(a), shape.rows),)](
+            _described(left, shape.rows, step), _described(right, shape.columns, step), *tensors, len(a), len(b),
+            *numbers, D=left.shape[1], BK=step, BM=shape.rows, BN=shape.columns,
+            HOW="ieee" if precision == "float32" else "tf32", STAGES=shape.stages, num_warps=shape.warps, **constants,
+        )  # fmt: skip
+
+
+def _described(rows: Tensor, height: int, width: int) -> TensorDescriptor:
+    """Rows (n, d) that come in blocks (height, width); beyond the edges there are zeros."""
+    return TensorDescriptor(rows, list(rows.shape), list(rows.stride()), [height, width])
 
 
 @triton.jit
-def _tile(left, right, D: tl.constexpr, BK: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, HOW: tl.constexpr):
-    """Products (BM, BN) of rows whose first numbers `left` (BM,) and `right` (BN,) point to."""
-    inner = tl.arange(0, BK)
+def _tile(
+    a, b, row, column,
+    D: tl.constexpr, BK: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, HOW: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    """Products (BM, BN) of the rows from `row` on with the columns from `column` on."""
     tile = tl.zeros((BM, BN), dtype=tl.float32)
-    for k in range(0, D, BK):
-        x = tl.load(left[:, None] + (k + inner)[None, :])
-        y = tl.load(right[:, None] + (k + inner)[None, :])
-        tile = tl.dot(x, tl.trans(y), tile, input_precision=HOW)
+    for k in tl.range(0, D, BK, num_stages=STAGES):
+        tile = tl.dot(a.load([row, k]), b.load([column, k]).T, tile, input_precision=HOW)
     return tile
 
 
 @triton.jit(do_not_specialize=["n", "m"])
 def _log_sum_exp(
     a, b, bias, result, n, m, scale,
-    D: tl.constexpr, BK: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, HOW: tl.constexpr,
+    D: tl.constexpr, BK: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, HOW: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    rows = tl.program_id(0) * BM + tl.arange(0, BM)
-    left = a + tl.minimum(rows, n - 1).to(tl.int64) * D
+    row = tl.program_id(0) * BM
     greatest = tl.full((BM,), float("-inf"), dtype=tl.float32)
     total = tl.zeros((BM,), dtype=tl.float32)
-    # In powers of two: the hardware has no other exponential.
-    to_two = 1.4426950408889634
-    for begin in range(0, m, BN):
+    for begin in tl.range(0, m, BN, flatten=True):
+        tile = _tile(a, b, row, begin, D, BK, BM, BN, HOW, STAGES)
         columns = begin + tl.arange(0, BN)
-        right = b + tl.minimum(columns, m - 1).to(tl.int64) * D
-        tile = _tile(left, right, D, BK, BM, BN, HOW) * (scale * to_two)
-        added = tl.load(bias + columns, mask=columns < m, other=float("-inf")) * to_two
-        tile += added[None, :]
+        added = tl.load(bias + columns, mask=columns < m, other=float("-inf"))
+        tile = tile * (scale * _TO_TWO) + (added * _TO_TWO)[None, :]
         highest = tl.maximum(greatest, tl.max(tile, 1))
         total = total * tl.exp2(greatest - highest) + tl.sum(tl.exp2(tile - highest[:, None]), 1)
         greatest = highest
-    tl.store(result + rows, (greatest + tl.log2(total)) / to_two, mask=rows < n)
+    rows = row + tl.arange(0, BM)
+    tl.store(result + rows, (greatest + tl.log2(total)) / _TO_TWO, mask=rows < n)
 
 
 @triton.jit(do_not_specialize=["n", "m"])
 def _best_two(
     a, b, penalty, barred, index, first, second, n, m,
-    BARRED: tl.constexpr, D: tl.constexpr, BK: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, HOW: tl.constexpr,
+    D: tl.constexpr, BK: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, HOW: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    rows = tl.program_id(0) * BM + tl.arange(0, BM)
-    left = a + tl.minimum(rows, n - 1).to(tl.int64) * D
+    row = tl.program_id(0) * BM
+    rows = row + tl.arange(0, BM)
     best = tl.full((BM,), float("-inf"), dtype=tl.float32)
     runner_up = tl.full((BM,), float("-inf"), dtype=tl.float32)
     where = tl.zeros((BM,), dtype=tl.int32)
-    for begin in range(0, m, BN):
+    for begin in tl.range(0, m, BN, flatten=True):
+        tile = _tile(a, b, row, begin, D, BK, BM, BN, HOW, STAGES)
         columns = begin + tl.arange(0, BN)
-        right = b + tl.minimum(columns, m - 1).to(tl.int64) * D
-        tile = _tile(left, right, D, BK, BM, BN, HOW)
         tile -= tl.load(penalty + columns, mask=columns < m, other=float("inf"))[None, :]
-        if BARRED:
-            row = tl.load(barred + columns, mask=columns < m, other=-1)
-            tile = tl.where(row[None, :] == rows[:, None], float("-inf"), tile)
+        taken = tl.load(barred + columns, mask=columns < m, other=-1)
+        tile = tl.where(taken[None, :] == rows[:, None], float("-inf"), tile)
         value, place = tl.max(tile, 1, return_indices=True)
         others = tl.where(tl.arange(0, BN)[None, :] == place[:, None], float("-inf"), tile)
         runner_up = tl.maximum(tl.maximum(runner_up, tl.max(others, 1)), tl.minimum(best, value))
@@ -197,19 +211,17 @@ def _best_two(
 @triton.jit(do_not_specialize=["n", "m", "k"])
 def _top_k(
     a, b, values, indices, n, m, k,
-    D: tl.constexpr, BK: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, HOW: tl.constexpr,
+    D: tl.constexpr, BK: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, HOW: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    rows = tl.program_id(0) * BM + tl.arange(0, BM)
-    left = a + tl.minimum(rows, n - 1).to(tl.int64) * D
+    row = tl.program_id(0) * BM
     slots = tl.arange(0, _SLOTS)
     # The slots beyond k are never the least, so that nothing gets into them.
     unused = tl.where(slots < k, float("-inf"), float("inf"))
     kept = tl.zeros((BM, _SLOTS), dtype=tl.float32) + unused[None, :]
     which = tl.zeros((BM, _SLOTS), dtype=tl.int32)
-    for begin in range(0, m, BN):
+    for begin in tl.range(0, m, BN):
+        tile = _tile(a, b, row, begin, D, BK, BM, BN, HOW, STAGES)
         columns = begin + tl.arange(0, BN)
-        right = b + tl.minimum(columns, m - 1).to(tl.int64) * D
-        tile = _tile(left, right, D, BK, BM, BN, HOW)
         tile = tl.where((columns < m)[None, :], tile, float("-inf"))
         # Take the greatest of the tile while it beats the least kept; after the first tiles hardly any does.
         value, place = tl.max(tile, 1, return_indices=True)
@@ -222,6 +234,7 @@ def _top_k(
             tile = tl.where(tl.arange(0, BN)[None, :] == place[:, None], float("-inf"), tile)
             value, place = tl.max(tile, 1, return_indices=True)
             least, slot = tl.min(kept, 1, return_indices=True)
+    rows = row + tl.arange(0, BM)
     address = rows.to(tl.int64)[:, None] * _SLOTS + slots[None, :]
     tl.store(values + address, kept, mask=(rows < n)[:, None])
     tl.store(indices + address, which, mask=(rows < n)[:, None])
@@ -229,31 +242,28 @@ def _top_k(
 
 @triton.jit(do_not_specialize=["n", "m"])
 def _barycentres(
-    a, b, values, bias, means, totals, peaks, n, m, scale, stride,
-    D: tl.constexpr, BK: tl.constexpr, V: tl.constexpr, BV: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
-    HOW: tl.constexpr,
+    a, b, values, bias, means, totals, peaks, n, m, scale,
+    D: tl.constexpr, BK: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, HOW: tl.constexpr, STAGES: tl.constexpr,
+    V: tl.constexpr, BV: tl.constexpr,
 ):  # fmt: skip
-    rows = tl.program_id(0) * BM + tl.arange(0, BM)
-    left = a + tl.minimum(rows, n - 1).to(tl.int64) * D
-    across = tl.arange(0, BV)
+    row = tl.program_id(0) * BM
     greatest = tl.full((BM,), float("-inf"), dtype=tl.float32)
     total = tl.zeros((BM,), dtype=tl.float32)
     mean = tl.zeros((BM, BV), dtype=tl.float32)
-    to_two = 1.4426950408889634
-    for begin in range(0, m, BN):
+    for begin in tl.range(0, m, BN, flatten=True):
+        tile = _tile(a, b, row, begin, D, BK, BM, BN, HOW, STAGES)
         columns = begin + tl.arange(0, BN)
-        inside = tl.minimum(columns, m - 1).to(tl.int64)
-        tile = _tile(left, b + inside * D, D, BK, BM, BN, HOW) * (scale * to_two)
-        added = tl.load(bias + columns, mask=columns < m, other=float("-inf")) * to_two
-        tile += added[None, :]
+        added = tl.load(bias + columns, mask=columns < m, other=float("-inf"))
+        tile = tile * (scale * _TO_TWO) + (added * _TO_TWO)[None, :]
         highest = tl.maximum(greatest, tl.max(tile, 1))
         weights = tl.exp2(tile - highest[:, None])
         fade = tl.exp2(greatest - highest)
         total = total * fade + tl.sum(weights, 1)
-        weighed = tl.load(values + inside[:, None] * stride + across[None, :], mask=(across < V)[None, :], other=0.0)
+        weighed = values.load([begin, 0])
         mean = tl.dot(weights.to(weighed.dtype), weighed, mean * fade[:, None], input_precision=HOW)
         greatest = highest
+    rows, across = row + tl.arange(0, BM), tl.arange(0, BV)
     address = rows.to(tl.int64)[:, None] * V + across[None, :]
     tl.store(means + address, mean / total[:, None], mask=(rows < n)[:, None] & (across < V)[None, :])
-    tl.store(totals + rows, (greatest + tl.log2(total)) / to_two, mask=rows < n)
-    tl.store(peaks + rows, greatest / to_two, mask=rows < n)
+    tl.store(totals + rows, (greatest + tl.log2(total)) / _TO_TWO, mask=rows < n)
+    tl.store(peaks + rows, greatest / _TO_TWO, mask=rows < n)

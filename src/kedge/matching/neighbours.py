@@ -7,6 +7,8 @@ from torch import Tensor
 
 from kedge.matching.backend import MOST_FUSED_NEIGHBOURS, use_fused
 from kedge.matching.blocks import DEFAULT_BUDGET, row_blocks
+from kedge.matching.processes import processes
+from kedge.matching.rows import Rows, as_rows
 
 _GROUP = 64
 
@@ -49,18 +51,47 @@ def greatest(block: Tensor, k: int) -> tuple[Tensor, Tensor]:
     return values, candidates.gather(1, positions)
 
 
+def nearest_similarities(a: Rows, b: Rows, k: int, *, budget: int = DEFAULT_BUDGET) -> Tensor:
+    """The k greatest similarities (n_r, k) of each of this process's rows of a to all rows of b."""
+    found = [top_k(a.own, part, k, budget=budget)[0] for _, part in b.parts()]
+    if len(found) == 1:
+        return found[0]
+    together = torch.cat(found, dim=1)
+    return together.topk(min(k, together.shape[1]), dim=1).values
+
+
 def best_partners(
-    a: Tensor, b: Tensor, row_penalty: Tensor, column_penalty: Tensor, *, budget: int = DEFAULT_BUDGET
+    a: Tensor | Rows,
+    b: Tensor | Rows,
+    row_penalty: Tensor,
+    column_penalty: Tensor,
+    *,
+    budget: int = DEFAULT_BUDGET,
 ) -> tuple[Tensor, Tensor]:
     """Best partners by s_ij = <a_i, b_j> - row_penalty_i - column_penalty_j, and their lead, in one pass.
 
     Returns for each row of a (n, d) its best row of b (m, d), as `partner` (n,), and by how much that beats the best
     rival, `margin` (n,): another partner for the row, or another row for the partner. Infinite where there is no rival.
     """
-    if use_fused(a, b):
-        partner, value, rival, turned_down = _choices_fused(a, b, row_penalty, column_penalty)
-    else:
-        partner, value, rival, turned_down = _choices(a, b, row_penalty, column_penalty, budget)
+    a, b = as_rows(a), as_rows(b)
+    choices = _choices_fused if use_fused(a.own, b.own) else _choices
+    own_penalty = row_penalty[a.span]
+    partner = torch.zeros(len(a.own), dtype=torch.int64, device=a.device)
+    value, rival = a.own.new_full((2, len(a.own)), -torch.inf)
+    turned_down = a.own.new_full((len(b),), -torch.inf)
+    seen = []
+    for first, part in b.parts():
+        inside = slice(first, first + len(part))
+        column, best, second, turned_down[inside] = choices(a.own, part, own_penalty, column_penalty[inside], budget)
+        seen.append((first + column, best))
+        rival = torch.maximum(torch.maximum(rival, second), torch.minimum(value, best))
+        partner = torch.where(best > value, first + column, partner)
+        value = torch.maximum(value, best)
+    for column, best in seen[: len(seen) if len(seen) > 1 else 0]:  # the best of a part, but not of all
+        lost = column != partner
+        turned_down.scatter_reduce_(0, column[lost], best[lost], "amax")
+    turned_down = processes().greatest(turned_down)
+    partner, value, rival = a.joined(partner), a.joined(value), a.joined(rival)
     rival = torch.maximum(rival, turned_down[partner])
     return partner, value - torch.maximum(rival, _best_of_the_others(partner, value, len(b)))
 
@@ -75,8 +106,8 @@ def _choices(
     value = a.new_empty(len(a))
     rival = a.new_full((len(a),), -torch.inf)
     turned_down = a.new_full((len(b),), -torch.inf)
-    for rows, block in row_blocks(a, b, budget):
-        block.sub_(column_penalty).sub_(row_penalty[rows, None])
+    for rows, block in row_blocks(a, b, budget, bias=-column_penalty):
+        block.sub_(row_penalty[rows, None])
         values, columns = greatest(block, min(2, len(b)))
         partner[rows], value[rows] = columns[:, 0], values[:, 0]
         if len(b) > 1:
@@ -87,7 +118,7 @@ def _choices(
 
 
 def _choices_fused(
-    a: Tensor, b: Tensor, row_penalty: Tensor, column_penalty: Tensor
+    a: Tensor, b: Tensor, row_penalty: Tensor, column_penalty: Tensor, _budget: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The same by two kernels, one over the rows and one over the columns."""
     from kedge.matching import fused

@@ -7,6 +7,7 @@ softmax, whose column sums are all that the column half-step needs and whose pro
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -14,6 +15,8 @@ from torch import Tensor
 
 from kedge.matching.backend import MOST_FUSED_VALUES, Precision, current_precision, use_fused
 from kedge.matching.blocks import DEFAULT_BUDGET, row_blocks
+from kedge.matching.processes import processes
+from kedge.matching.rows import Rows, as_rows
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class TransportStep:
 
 
 def transport_step(
-    a: Tensor,
+    a: Tensor | Rows,
     b: Tensor,
     potential: Tensor,
     epsilon: float,
@@ -38,9 +41,11 @@ def transport_step(
 ) -> TransportStep:
     """Row half-step, barycentric targets and column half-step for unit rows a (n, d), b (m, d).
 
+    Several processes divide the rows of a, and each gets the targets of its own; b, values and potential are whole.
+
     Parameters
     ----------
-    a, b : Tensor, shapes (n, d) and (m, d)
+    a, b : shapes (n, d) and (m, d)
     potential : Tensor, shape (m,)
         Dual potential of the columns; zeros at first.
     epsilon : float
@@ -48,26 +53,37 @@ def transport_step(
     values : Tensor, shape (m, k), optional
         What the targets are averages of, where not of b itself.
     """
+    a = as_rows(a)
     values = b if values is None else values
-    if use_fused(a, b, values) and values.shape[1] <= MOST_FUSED_VALUES:
-        return _fused_step(a, b, potential, epsilon, values)
+    fits = use_fused(a.own, b, values) and values.shape[1] <= MOST_FUSED_VALUES
+    half_step: Callable[..., tuple[Tensor, Tensor, Tensor]] = _fused_half_step if fits else _half_step
+    targets, received, peaks = half_step(a.own, b, values, 1 / epsilon, potential / epsilon, budget)
+    received = processes().log_sum_exp(received) - math.log(len(a))
+    correction = -math.log(len(b)) - received
+    return TransportStep(targets, potential + epsilon * correction, float(processes().sum(peaks)) / len(a))
+
+
+def _half_step(
+    a: Tensor, b: Tensor, values: Tensor, scale: float, bias: Tensor, budget: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Means (n, k) of the values under each row's softmax of scale <a_i, b_j> + bias_j; the log (m,) of what each
+    column gets when every row sends 1; and the sum of the rows' greatest shares.
+    """
     targets = values.new_empty(len(a), values.shape[1])
-    received = b.new_zeros(len(b))  # what each column gets when every row sends 1/n
-    peaks = 0.0
-    offset = potential / epsilon
-    for rows, block in row_blocks(a / epsilon, b, budget):
-        block.add_(offset)
+    received = b.new_zeros(len(b))
+    peaks = b.new_zeros((), dtype=torch.float64)
+    for rows, block in row_blocks(a, b, budget, scale=scale, bias=bias):
         block.sub_(block.amax(dim=1, keepdim=True)).exp_()  # the greatest entry of a row is now 1
         share = 1 / block.sum(dim=1)
         targets[rows] = (block @ values) * share[:, None]
         received += share @ block
-        peaks += float(share.sum())
-    received /= len(a)
-    correction = -math.log(len(b)) - received.clamp_min(torch.finfo(received.dtype).tiny).log()
-    return TransportStep(targets, potential + epsilon * correction, peaks / len(a))
+        peaks += share.sum()
+    return targets, received.clamp_min_(torch.finfo(received.dtype).tiny).log_(), peaks
 
 
-def _fused_step(a: Tensor, b: Tensor, potential: Tensor, epsilon: float, values: Tensor) -> TransportStep:
+def _fused_half_step(
+    a: Tensor, b: Tensor, values: Tensor, scale: float, bias: Tensor, _budget: int
+) -> tuple[Tensor, Tensor, Tensor]:
     """The same by two kernels: the targets with the rows' log-sum-exp, then the columns' sums.
 
     In bfloat16, unless float32 was asked for: a plan that is blurred on purpose needs no more.
@@ -75,8 +91,6 @@ def _fused_step(a: Tensor, b: Tensor, potential: Tensor, epsilon: float, values:
     from kedge.matching import fused
 
     precision: Precision = "float32" if current_precision() == "float32" else "bf16"
-    offset = potential / epsilon
-    targets, log_totals, peaks = fused.barycentres(a, b, values, 1 / epsilon, offset, precision=precision)
-    received = fused.log_sum_exp(b, a, 1 / epsilon, -log_totals, precision=precision) + offset - math.log(len(a))
-    correction = -math.log(len(b)) - received
-    return TransportStep(targets, potential + epsilon * correction, float((peaks - log_totals).exp().mean()))
+    targets, log_totals, peaks = fused.barycentres(a, b, values, scale, bias, precision=precision)
+    received = fused.log_sum_exp(b, a, scale, -log_totals, precision=precision) + bias
+    return targets, received, (peaks - log_totals).exp().sum(dtype=torch.float64)

@@ -1,0 +1,62 @@
+"""What a discovery tells while it runs, and what it keeps so that it can go on after it was stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from kedge.discovery.checkpoint import Checkpoint
+from kedge.discovery.steps import OnStep, Step
+from kedge.matching import Match, processes
+
+
+@dataclass(frozen=True)
+class Journal:
+    """Tells every step to `on_step`, remembers it in `history`, and keeps states in a `checkpoint`, if there is one.
+
+    `stage` is the name under which states are kept, and `attempt` what steps say is being tried. Of several processes
+    only the first tells and writes, and what it recalls, all recall.
+    """
+
+    on_step: OnStep | None = None
+    checkpoint: Checkpoint | None = None
+    history: list[Step] = field(default_factory=list)
+    stage: str = ""
+    attempt: str = ""
+
+    def of(self, stage: str, attempt: str = "") -> Journal:
+        """The same journal for a part of the work."""
+        return replace(self, stage=f"{self.stage}{stage}-", attempt=attempt or self.attempt)
+
+    def tell(self, step: Step) -> None:
+        """Report a step that is done."""
+        step = replace(step, attempt=self.attempt)
+        self.history.append(step)
+        if self.on_step is not None and processes().leads:
+            self.on_step(step)
+
+    def keep(self, name: str, **state: Tensor | float) -> None:
+        """Keep a state in place of the last one of that name; complete or not at all."""
+        if self.checkpoint is not None and processes().leads:
+            tensors = {key: torch.as_tensor(value).cpu().contiguous() for key, value in state.items()}
+            self.checkpoint.write(self.stage + name, tensors, self.history)
+
+    def recall(self, name: str, device: torch.device) -> dict[str, Tensor] | None:
+        """The state last kept under that name, or None."""
+        if self.checkpoint is None:
+            return None
+        state = processes().object_from_first(self.checkpoint.read(self.stage + name) if processes().leads else None)
+        return None if state is None else {key: value.to(device) for key, value in state.items()}
+
+
+def match_state(match: Match) -> dict[str, Tensor]:
+    """A match as a state to keep."""
+    return {"partner": match.partner, "margin": match.margin, "column_hubness": match.column_hubness}
+
+
+def match_from(state: Mapping[str, Tensor]) -> Match:
+    """The match that a kept state holds."""
+    return Match(state["partner"], state["margin"], state["column_hubness"])
