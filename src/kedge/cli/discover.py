@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ from kedge.cli.arguments import (
 
 if TYPE_CHECKING:
     from kedge.discovery import AnchorDiscovery
+    from kedge.matching import Processes
+    from kedge.spaces import Embeddings
 
 EXIT_UNHEALTHY = 3
 # What a row's fingerprint takes while it is made.
@@ -38,12 +41,16 @@ def add_parser(verbs: Any) -> None:
   kedge discover x.vec y.vec --out RUN                                                          no seeds at all
   kedge discover old.npy new.safetensors --seeds seeds.csv --pairs-by row --anchors 500 --out RUN
   kedge discover x.npz y.npz --seeds s.tsv --method paper --init random --no-center --out RUN   as printed
+  kedge discover x.npy y.npy --seeds s.tsv --out RUN --resume                                   go on after a stop
+  torchrun --nproc-per-node 4 -m kedge discover x.npy y.npy --seeds s.tsv --out RUN             many processes
 
 The seeds are two columns of keys (X, then Y): .tsv, .csv, or separated by white space.
 RUN gets anchors.tsv, pairs.tsv, seeds.tsv (which says which seeds look wrong), unmatched.tsv (the rows in no pair),
 run.json, and the vectors and the map as .safetensors.
+What a discovery has reached is kept in RUN.checkpoint after every round, until RUN is written.
 Exit code 3: written, but the result is not healthy (see --force).""",
     )
+    parser.set_defaults(divides_work=True)
     add_spaces(parser)
     parser.add_argument(
         "--seeds", metavar="FILE", type=Path, help="the known pairs; without it kedge tries to do without"
@@ -89,41 +96,55 @@ Exit code 3: written, but the result is not healthy (see --force).""",
     )
     parser.add_argument("--no-center", action="store_true", help="do not take the mean off the spaces")
     add_limit(parser)
-    parser.add_argument("--overwrite", action="store_true", help="replace a run that is there already")
+    parser.add_argument(
+        "--overwrite", action="store_true", help="replace a run, finished or not, that is there already"
+    )
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on with a discovery of the same files that was stopped, if there is one",
+    )
     parser.add_argument("--force", action="store_true", help="exit with 0 also when the result is not healthy")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read, check, discover, write, and say how it went."""
-    from kedge.cli.output import note, notes, print_json
-    from kedge.cli.progress import progress_bar
-    from kedge.cli.provenance import describe_input
-    from kedge.discovery import AnchorDiscovery, check_target
+    """Read, check, discover, write, and say how it went; alone, or one of several processes."""
     from kedge.discovery.devices import resolve_device
-    from kedge.discovery.schedule import FINGERPRINT_ROWS
-    from kedge.spaces import read_embeddings, read_key_list, read_pairs
-    from kedge.spaces.memory import require_memory
+    from kedge.matching import several_processes
 
-    check_target(arguments.out, overwrite=arguments.overwrite)
+    with several_processes(resolve_device(arguments.device)) as here:
+        try:
+            return _run(arguments, here)
+        except KeyboardInterrupt:
+            if here.leads and _checkpoint(arguments).is_dir():
+                from kedge.cli.output import note
+
+                note(f"what was reached is kept in {_checkpoint(arguments)}; the same command with --resume goes on")
+            raise
+
+
+def _run(arguments: argparse.Namespace, here: Processes) -> int:
+    from kedge.cli.output import note
+    from kedge.cli.progress import progress_bar
+    from kedge.discovery import AnchorDiscovery, check_target, discard
+    from kedge.spaces import read_embeddings, read_key_list, read_pairs
+
+    if here.leads:
+        check_target(arguments.out, overwrite=arguments.overwrite)
+        _settle_checkpoint(arguments)
     began = time.perf_counter()
-    x = read_embeddings(arguments.x, limit=arguments.limit)
-    y = read_embeddings(arguments.y, limit=arguments.limit)
+    share = (here.rank, here.count)
+    x = read_embeddings(arguments.x, limit=arguments.limit, share=share)
+    y = read_embeddings(arguments.y, limit=arguments.limit, share=share)
     seeds = read_pairs(arguments.seeds, x, y, by=arguments.pairs_by) if arguments.seeds else ()
     anchors = read_key_list(arguments.anchor_keys) if arguments.anchor_keys else None
-    note(f"{x.source}: {len(x)} x {x.dim}, {y.source}: {len(y)} x {y.dim}, {len(seeds) or 'no'} seeds")
-    if resolve_device(arguments.device).type == "cpu":
-        # Both spaces are held once more, normalised, and X up to twice more while it is mapped; besides fingerprints.
-        needed = arguments.memory + 3 * x.vectors.nbytes + y.vectors.nbytes
-        needed += _FINGERPRINT_BYTES * (min(len(x), FINGERPRINT_ROWS) + min(len(y), FINGERPRINT_ROWS))
-        require_memory(needed, "--memory and the spaces", "give a smaller --memory, or fewer rows with --limit")
-    inputs = {"x": describe_input(arguments.x, x), "y": describe_input(arguments.y, y)}
-    if arguments.seeds:
-        inputs["seeds"] = describe_input(arguments.seeds)
-    if arguments.anchor_keys:
-        inputs["anchor_keys"] = describe_input(arguments.anchor_keys)
+    if here.leads:
+        together = "" if here.alone else f", {here.count} processes"
+        note(f"{x.source}: {len(x)} x {x.dim}, {y.source}: {len(y)} x {y.dim}, {len(seeds) or 'no'} seeds{together}")
+    _require_memory(arguments, x, y)
     read_seconds = time.perf_counter() - began
 
-    with progress_bar() as on_step:
+    with progress_bar() if here.leads else nullcontext() as on_step:
         discovery = AnchorDiscovery(
             n_anchors=arguments.anchors,
             method=arguments.method,
@@ -135,12 +156,73 @@ def run(arguments: argparse.Namespace) -> int:
             device=arguments.device,
             precision=arguments.precision,
             random_state=arguments.random_state,
+            checkpoint=_checkpoint(arguments) if arguments.method == "alternate" else None,
             on_step=on_step,
         ).fit(x, y, seeds, anchors)
-    fit_seconds = time.perf_counter() - began - read_seconds
-    timings = {"read_seconds": round(read_seconds, 3), "fit_seconds": round(fit_seconds, 3)}
-    extra = {"inputs": inputs, "limit": arguments.limit, "timings": timings}
-    discovery.save(arguments.out, overwrite=arguments.overwrite, extra=extra)
+    if here.leads:
+        seconds = time.perf_counter() - began
+        timings = {"read_seconds": round(read_seconds, 3), "fit_seconds": round(seconds - read_seconds, 3)}
+        extra = {"inputs": _inputs(arguments, x, y), "limit": arguments.limit, "timings": timings}
+        discovery.save(arguments.out, overwrite=arguments.overwrite, extra=extra)
+        discard(_checkpoint(arguments))
+        _tell(discovery, arguments, len(x), len(y), seconds)
+    here.object_from_first(None)  # the others wait until it is written, and fail if it cannot be
+    return 0 if arguments.force or discovery.health_.verdict == "aligned" else EXIT_UNHEALTHY
+
+
+def _checkpoint(arguments: argparse.Namespace) -> Path:
+    """Where the state of an unfinished run is kept: beside the run."""
+    return Path(f"{arguments.out}.checkpoint")
+
+
+def _settle_checkpoint(arguments: argparse.Namespace) -> None:
+    """Go on from an unfinished run, or start over, but only as asked."""
+    from kedge.cli.output import note
+    from kedge.discovery import discard
+    from kedge.errors import InputError
+
+    folder = _checkpoint(arguments)
+    if arguments.resume:
+        note(f"going on from {folder}" if folder.is_dir() else f"nothing to go on from in {folder}; starting")
+    elif arguments.overwrite:
+        discard(folder)
+    elif folder.is_dir():
+        raise InputError(
+            f"{folder}: an unfinished discovery is kept there; go on with it by --resume, or start over by --overwrite"
+        )
+
+
+def _require_memory(arguments: argparse.Namespace, x: Embeddings, y: Embeddings) -> None:
+    """Refuse spaces that this machine cannot hold."""
+    from kedge.discovery.devices import resolve_device
+    from kedge.discovery.schedule import FINGERPRINT_ROWS
+    from kedge.matching import processes
+    from kedge.spaces.memory import require_memory
+
+    if resolve_device(arguments.device).type != "cpu":
+        return
+    # Both spaces are held normalised, X once more when it is mapped into Y, and Y while confidence is measured.
+    rows = x.vectors.nbytes + 2 * y.vectors.nbytes + 4 * len(x) * y.dim
+    needed = arguments.memory + rows // processes().count
+    needed += _FINGERPRINT_BYTES * (min(len(x), FINGERPRINT_ROWS) + min(len(y), FINGERPRINT_ROWS))
+    require_memory(needed, "--memory and the spaces", "give a smaller --memory, or fewer rows with --limit")
+
+
+def _inputs(arguments: argparse.Namespace, x: Embeddings, y: Embeddings) -> dict[str, Any]:
+    """What `run.json` says about the files."""
+    from kedge.cli.provenance import describe_input
+
+    inputs = {"x": describe_input(arguments.x, x), "y": describe_input(arguments.y, y)}
+    if arguments.seeds:
+        inputs["seeds"] = describe_input(arguments.seeds)
+    if arguments.anchor_keys:
+        inputs["anchor_keys"] = describe_input(arguments.anchor_keys)
+    return inputs
+
+
+def _tell(discovery: AnchorDiscovery, arguments: argparse.Namespace, rows_x: int, rows_y: int, seconds: float) -> None:
+    """Print the result, for people or as JSON, and warn of an unhealthy one."""
+    from kedge.cli.output import notes, print_json
 
     health = discovery.health_
     if arguments.json:
@@ -153,15 +235,13 @@ def run(arguments: argparse.Namespace) -> int:
                 "expected_precision": _expected_precision(discovery),
                 "unmatched": {"x": len(discovery.unmatched_keys_x_), "y": len(discovery.unmatched_keys_y_)},
                 "suspect_seeds": [{"x": x, "y": y, "found": found} for x, y, found in _suspects(discovery)],
-                "seconds": round(time.perf_counter() - began, 2),
+                "seconds": round(seconds, 2),
             }
         )
     else:
-        _print_summary(discovery, arguments, len(x), len(y))
+        _print_summary(discovery, arguments, rows_x, rows_y)
     if health.verdict != "aligned":
         notes().print(f"[bold red]WARNING[/] the result is {health.verdict}: do not trust it. {health.advice}")
-        return 0 if arguments.force else EXIT_UNHEALTHY
-    return 0
 
 
 def _print_summary(discovery: AnchorDiscovery, arguments: argparse.Namespace, rows_x: int, rows_y: int) -> None:

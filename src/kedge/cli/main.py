@@ -65,6 +65,8 @@ def build_parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     parsed = build_parser().parse_args(arguments)
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not getattr(parsed, "divides_work", False):
+        return _fail("only `discover` divides its work among processes; run this verb without torchrun")
     try:
         return int(parsed.run(parsed))
     except KedgeError as error:

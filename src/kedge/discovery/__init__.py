@@ -1,5 +1,6 @@
 """The method: start, alternation, finish, the paper's optimiser, confidence, health, and the estimators."""
 
+from kedge.discovery.checkpoint import discard
 from kedge.discovery.estimator import AnchorDiscovery
 from kedge.discovery.judgement import Health
 from kedge.discovery.known import KnownAnchors
@@ -16,6 +17,7 @@ __all__ = [
     "Schedule",
     "Step",
     "check_target",
+    "discard",
     "holds_run",
     "load",
     "read_description",

@@ -196,7 +196,7 @@ class AnchorDiscovery(Parameters):
         refuse_one_direction(unit_y, "y")
         seeds_x, seeds_y = torch.from_numpy(seed_rows.T.copy()).to(device)
         problem = Problem(unit_x, unit_y, seeds_x, seeds_y, self.memory_budget, self.center)
-        journal = self._journal(problem, anchor_rows)
+        journal = self._journal(space_x, space_y, seed_rows, anchor_rows)
         if anchor_rows is None:
             chosen = choose_anchors(problem, self.n_anchors, self.anchor_choice, generator)
         else:
@@ -276,16 +276,18 @@ class AnchorDiscovery(Parameters):
             if not isinstance(value, int | np.integer) or not least <= value < 2**63:
                 raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}")
 
-    def _journal(self, problem: Problem, anchors: NDArray[np.int64] | None) -> Journal:
-        """A new journal; or the one of an unfinished fit of the same problem, to go on with."""
+    def _journal(
+        self, x: Embeddings, y: Embeddings, seeds: NDArray[np.int64], anchors: NDArray[np.int64] | None
+    ) -> Journal:
+        """A new journal; or the one of an unfinished fit of the same spaces, to go on with."""
         if self.checkpoint is None:
             return Journal(self.on_step)
-        settings = storage.settings_of(self)
-        for name in ("device", "memory_budget"):  # change how it is computed, not what
-            del settings[name]
-        digest = _digest(problem, anchors)
-        checkpoint = Checkpoint(Path(self.checkpoint))
-        steps = checkpoint.open(settings | {"files or seeds": digest}) if processes().leads else None
+        checkpoint, steps = Checkpoint(Path(self.checkpoint)), None
+        if processes().leads:
+            settings = storage.settings_of(self)
+            for name in ("device", "memory_budget"):  # change how it is computed, not what
+                del settings[name]
+            steps = checkpoint.open(settings | {"files or seeds": _digest(x, y, seeds, anchors)})
         return Journal(self.on_step, checkpoint, processes().object_from_first(steps))
 
     # -- using ------------------------------------------------------------------------------------
@@ -345,13 +347,13 @@ class AnchorDiscovery(Parameters):
             raise NotFittedError("this AnchorDiscovery is not fitted yet; call fit first")
 
 
-def _digest(problem: Problem, anchors: NDArray[np.int64] | None) -> str:
+def _digest(x: Embeddings, y: Embeddings, seeds: NDArray[np.int64], anchors: NDArray[np.int64] | None) -> str:
     """A digest of the seeds, the anchors, and rows from all over both spaces."""
     digest = hashlib.sha256()
-    for rows in (problem.x, problem.y):
-        some = torch.linspace(0, len(rows) - 1, min(len(rows), _ROWS_TO_KNOW_A_SPACE_BY)).long().to(rows.device)
-        digest.update(f"{len(rows)} x {rows.dim}".encode() + to_numpy(rows.take(some)).tobytes())
-    for chosen in (to_numpy(problem.seeds_x), to_numpy(problem.seeds_y), anchors):
+    for space in (x, y):
+        some = np.linspace(0, len(space) - 1, min(len(space), _ROWS_TO_KNOW_A_SPACE_BY)).astype(np.int64)
+        digest.update(f"{len(space)} x {space.dim}".encode() + space.vectors[some].tobytes())
+    for chosen in (seeds, anchors):
         digest.update(b"none" if chosen is None else chosen.tobytes())
     return digest.hexdigest()
 

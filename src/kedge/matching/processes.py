@@ -130,8 +130,8 @@ def several_processes(device: torch.device) -> Iterator[Processes]:
         yield here
     finally:
         _current.reset(token)
-        if ours:
-            dist.destroy_process_group()
+    if ours:  # not after an error: the others may not be there to take leave of
+        dist.destroy_process_group()
 
 
 def _reduced(tensor: Tensor, how: Any) -> Tensor:

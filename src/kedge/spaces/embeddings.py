@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from functools import cached_property
 
 import numpy as np
@@ -26,6 +26,8 @@ class Embeddings:
         Any real dtype; kept as float32. A float32 array, also a memory-mapped one, is not copied.
     source : str
         Where the rows come from, for messages.
+    checked : slice, optional
+        Rows whose vectors are looked at here, where other processes look at the others; all by default.
 
     Raises
     ------
@@ -36,8 +38,9 @@ class Embeddings:
     keys: Sequence[str]
     vectors: NDArray[np.float32]
     source: str = "embeddings"
+    checked: InitVar[slice | None] = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, checked: slice | None) -> None:
         vectors = self.vectors if isinstance(self.vectors, np.ndarray) else np.asarray(self.vectors)
         if vectors.ndim != 2:
             raise InputError(f"{self.source}: vectors must have shape (rows, dimensions), got shape {vectors.shape}")
@@ -56,7 +59,7 @@ class Embeddings:
             converted = vectors.astype(np.float32, copy=False)
         object.__setattr__(self, "vectors", converted)
         self._check_keys()
-        self._check_vectors()
+        self._check_vectors(*(checked or slice(None)).indices(len(vectors))[:2])
 
     def _check_keys(self) -> None:
         for row, key in enumerate(self.keys):
@@ -76,9 +79,9 @@ class Embeddings:
                     )
                 first[key] = row
 
-    def _check_vectors(self) -> None:
-        for begin in range(0, len(self.keys), _CHECK_ROWS):
-            block = self.vectors[begin : begin + _CHECK_ROWS]
+    def _check_vectors(self, start: int, stop: int) -> None:
+        for begin in range(start, stop, _CHECK_ROWS):
+            block = self.vectors[begin : min(begin + _CHECK_ROWS, stop)]
             # In float64 the square of no finite float32 over- or underflows, so one sum tells all.
             squared = np.einsum("ij,ij->i", block, block, dtype=np.float64)
             bad = np.flatnonzero(~np.isfinite(squared) | (squared == 0))

@@ -13,7 +13,7 @@ from kedge.errors import InputError, KedgeError
 from kedge.spaces import npy, npz, parquet, safetensors, word2vec_binary, word2vec_text
 from kedge.spaces.atomic import atomic_path, require_target
 from kedge.spaces.embeddings import Embeddings
-from kedge.spaces.selection import Selection
+from kedge.spaces.selection import Selection, share_of
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,13 @@ _FORMATS = {
 }
 
 
-def read_embeddings(path: str | Path, *, limit: int | None = None, keys: Collection[str] | None = None) -> Embeddings:
+def read_embeddings(
+    path: str | Path,
+    *,
+    limit: int | None = None,
+    keys: Collection[str] | None = None,
+    share: tuple[int, int] = (0, 1),
+) -> Embeddings:
     """Read a space from a file whose suffix names its format.
 
     Parameters
@@ -50,6 +56,9 @@ def read_embeddings(path: str | Path, *, limit: int | None = None, keys: Collect
         Keep at most so many rows, from the top (files are commonly sorted by frequency).
     keys : collection of str, optional
         Keep only the rows with these keys.
+    share : (int, int)
+        Which of how many processes this is. All keys are read, but of a memory-mapped file only the vectors in this
+        process's share of the rows are touched; the others are for the others to check.
     """
     path = Path(path)
     if limit is not None and limit < 1:
@@ -73,7 +82,7 @@ def read_embeddings(path: str | Path, *, limit: int | None = None, keys: Collect
         ) from error
     if not names and keys is not None:
         raise InputError(f"{path}: none of the {len(keys)} wanted keys is in the file")
-    return Embeddings(names, vectors, str(path))
+    return Embeddings(names, vectors, str(path), share_of(len(names), *share))
 
 
 def write_embeddings(space: Embeddings, path: str | Path) -> None:

@@ -1,0 +1,224 @@
+"""Several processes do what one does, up to rounding; and when one of them dies, none pretends that it worked."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from kedge import Embeddings, InputError, load, read_embeddings, write_embeddings
+from kedge.cli.main import main
+from kedge.matching import Processes, processes
+from kedge.spaces.pairs import write_table
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="needs gloo and POSIX signals"),
+    pytest.mark.skipif(not torch.distributed.is_available(), reason="torch was built without torch.distributed"),
+]
+
+
+def torchrun(count: int, *arguments: object, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(count)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
+    return subprocess.run(
+        [*command, *map(str, arguments)], capture_output=True, text=True, timeout=timeout, env=environment
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, words, word_seeds) -> Path:
+    """Two memory-mapped spaces and seeds; the second space has three rows less, so that shares differ."""
+    path = tmp_path_factory.mktemp("processes")
+    write_embeddings(words[0], path / "x.npy")
+    write_embeddings(words[1].take(range(1997)), path / "y.npy")
+    present = set(words[1].keys[:1997])
+    write_table(path / "seeds.tsv", ("x", "y"), [pair for pair in word_seeds if pair[1] in present])
+    return path
+
+
+def arguments(folder: Path, out: str, *more: str) -> list[str]:
+    files = [str(folder / name) for name in ("x.npy", "y.npy")]
+    options = ["--seeds", str(folder / "seeds.tsv"), "--anchors", "50", "--device", "cpu", "--out", str(folder / out)]
+    return ["discover", *files, *options, *more]
+
+
+@pytest.fixture(scope="module")
+def alone(folder):
+    assert main(arguments(folder, "alone")) == 0
+    return load(folder / "alone")
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_the_result_is_that_of_one_process(folder, alone, count):
+    done = torchrun(count, "-m", "kedge", *arguments(folder, f"run{count}", "--json"))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["health"]["verdict"] == "aligned"  # printed once
+    assert f"{count} processes" in done.stderr
+    together = load(folder / f"run{count}")
+    ours, theirs = set(together.pair_keys_), set(alone.pair_keys_)
+    assert len(ours & theirs) >= 0.999 * len(ours | theirs)
+    assert np.mean(together.match_ == alone.match_) >= 0.999
+    np.testing.assert_array_equal(together.anchors_x_, alone.anchors_x_)
+    np.testing.assert_allclose(together.map_, alone.map_, atol=1e-3)
+    assert together.health_.score == pytest.approx(alone.health_.score, abs=0.02)
+    assert len(together.history_) == len(alone.history_)
+    assert not (folder / f"run{count}.checkpoint").exists()
+
+
+def test_no_seeds_and_anchors_far_apart_work_in_processes_too(folder):
+    def command(out: str) -> list[str]:
+        files = [str(folder / name) for name in ("x.npy", "y.npy")]
+        options = ["--anchors", "50", "--anchor-choice", "farthest", "--limit", "1200", "--device", "cpu"]
+        return ["discover", *files, *options, "--force", "--out", str(folder / out)]
+
+    done = torchrun(2, "-m", "kedge", *command("farthest2"))
+    assert done.returncode == 0, done.stderr
+    assert main(command("farthest1")) == 0
+    ours, theirs = load(folder / "farthest2"), load(folder / "farthest1")
+    np.testing.assert_array_equal(ours.anchors_x_, theirs.anchors_x_)
+    assert ours.health_.verdict == theirs.health_.verdict
+    assert np.mean(ours.match_ == theirs.match_) >= 0.99
+
+
+PARTS = """
+import torch
+from kedge.discovery.alignment import pair_moments
+from kedge.discovery.problem import Problem
+from kedge.geometry import moments_of, unit
+from kedge.matching import *
+torch.set_num_threads(1)
+draw = torch.Generator().manual_seed(0)
+a, b = (unit(torch.randn(n, 12, generator=draw)) for n in (101, 67))
+def divided(rows):
+    return Rows.divided(rows[processes().share(len(rows))].clone(), len(rows))
+penalty = torch.rand(67, generator=draw)
+whole = match_csls(a, b)
+assigned = assign_distinct(a[:9], b, penalty)
+step = transport_step(a, b, torch.zeros(67), 0.05)
+close = torch.testing.assert_close
+with several_processes(torch.device("cpu")) as here:
+    assert here.count == 3
+    x, y = divided(a), divided(b)
+    assert len(x.own) < 40 and x.whole is None
+    match = match_csls(x, y)
+    assert torch.equal(match.partner, whole.partner)
+    close(match.margin, whole.margin); close(match.column_hubness, whole.column_hubness)
+    mixed = match_csls(Rows.shared(a), y)
+    assert torch.equal(mixed.partner, whole.partner); close(mixed.margin, whole.margin)
+    assert torch.equal(assign_distinct(a[:9], y, penalty), assigned)
+    ours = transport_step(x, b, torch.zeros(67), 0.05)
+    close(x.joined(ours.targets), step.targets); close(ours.potential, step.potential)
+    assert abs(ours.sharpness - step.sharpness) < 1e-5
+    chosen = torch.tensor([100, 3, 3, 50])
+    assert torch.equal(x.take(chosen), a[chosen]) and torch.equal(x.gathered(), a)
+    kept = torch.ones(67, dtype=torch.bool); kept[:30] = False
+    assert torch.equal(y.without(torch.arange(30)).gathered(), b[30:])  # the first process has none left
+    fewer, less = match_csls(x, y.without(torch.arange(30))), match_csls(a, b[30:])
+    close(fewer.margin, less.margin)
+    close(x.sent(lambda rows: rows * 2).gathered(), 2 * a)
+    none = torch.empty(0, dtype=torch.int64)
+    problem = Problem(x, y, none, none, 2**20)
+    rows_x, rows_y = torch.arange(60), torch.arange(60).flip(0)
+    found, expected = pair_moments(problem, rows_x, rows_y), moments_of(a[rows_x], b[rows_y])
+    close(found.cross, expected.cross, rtol=1e-5, atol=1e-6); close(found.source, expected.source, rtol=1e-5, atol=1e-6)
+    assert torch.equal(here.from_first(torch.full((2,), float(here.rank))), torch.zeros(2))
+    each = torch.tensor([[0.0, 0.0], [1.0, 0.0], [2.0, 0.0]])
+    close(here.log_sum_exp(each[here.rank].clone()), each.logsumexp(0))
+    if here.leads:
+        print("all parts agree")
+"""
+
+
+def test_every_part_agrees_with_its_undivided_form(tmp_path):
+    """Matching, assignment, transport, moments: shares of different sizes, one of them empty in between."""
+    (tmp_path / "parts.py").write_text(PARTS)
+    done = torchrun(3, tmp_path / "parts.py")
+    assert done.returncode == 0, done.stderr
+    assert "all parts agree" in done.stdout
+
+
+DYING = """
+import os, signal, sys
+from kedge.discovery import annealing
+from kedge.cli.main import entry_point
+count, step = 0, annealing.transport_step
+def dies(*arguments, **options):
+    global count
+    count += 1
+    if count == 5 and os.environ["RANK"] == "1":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return step(*arguments, **options)
+annealing.transport_step = dies
+entry_point()
+"""
+
+
+def test_when_one_dies_all_stop_and_nothing_half_written_is_left(folder, tmp_path):
+    (tmp_path / "dying.py").write_text(DYING)
+    done = torchrun(2, tmp_path / "dying.py", *arguments(folder, "dead"), timeout=120)
+    assert done.returncode != 0
+    assert not (folder / "dead").exists()
+    assert not [path for path in folder.iterdir() if path.name.startswith(".kedge")]
+    # What was reached before is kept, and one process can go on from it.
+    assert (folder / "dead.checkpoint").is_dir()
+    assert main(arguments(folder, "dead", "--resume")) == 0
+    assert load(folder / "dead").health_.verdict == "aligned"
+    assert not (folder / "dead.checkpoint").exists()
+
+
+def test_a_process_whose_share_is_bad_names_the_row(folder, tmp_path, words):
+    vectors = np.array(words[0].vectors)
+    vectors[1900] = np.nan
+    np.save(tmp_path / "x.npy", vectors)
+    (tmp_path / "x.keys.txt").write_text("".join(f"{key}\n" for key in words[0].keys))
+    done = torchrun(2, "-m", "kedge", "discover", tmp_path / "x.npy", *arguments(folder, "bad")[2:])
+    assert done.returncode != 0
+    assert "(row 1900) has NaN or infinite values" in done.stderr
+    assert not (folder / "bad").exists()
+
+
+def test_only_the_own_share_of_a_file_is_looked_at(tmp_path):
+    vectors = np.ones((10, 3), dtype=np.float32)
+    vectors[7] = np.nan
+    np.save(tmp_path / "x.npy", vectors)
+    space = read_embeddings(tmp_path / "x.npy", share=(0, 2))
+    assert (len(space), isinstance(space.vectors, np.memmap)) == (10, True)
+    with pytest.raises(InputError, match="row 7"):
+        read_embeddings(tmp_path / "x.npy", share=(1, 2))
+    with pytest.raises(InputError, match="row 7"):
+        read_embeddings(tmp_path / "x.npy")
+
+
+def test_shares_cover_all_rows_evenly():
+    for total in (1, 2, 7, 1000):
+        for count in (1, 2, 3, 4):
+            spans = [Processes(rank, count).share(total) for rank in range(count)]
+            assert [row for span in spans for row in range(total)[span]] == list(range(total))
+            sizes = [span.stop - span.start for span in spans]
+            assert max(sizes) - min(sizes) <= 1
+            assert Processes(0, count).shares(total) == (0, *(span.stop for span in spans))
+    assert processes().alone
+
+
+def test_other_verbs_and_methods_say_that_they_do_not_divide(monkeypatch, capsys, folder):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert main(["info", str(folder / "x.npy")]) == 2
+    assert "only `discover` divides its work" in capsys.readouterr().err
+    monkeypatch.delenv("WORLD_SIZE")
+    from kedge import AnchorDiscovery
+    from kedge.matching.processes import _current
+
+    token = _current.set(Processes(0, 2))
+    try:
+        with pytest.raises(InputError, match="method 'paper' runs in one process"):
+            AnchorDiscovery(method="paper").fit(np.eye(4), np.eye(4))
+        with pytest.raises(InputError, match="fewer rows than processes"):
+            AnchorDiscovery(n_anchors=1).fit(Embeddings(["a"], np.ones((1, 2))), Embeddings(["a"], np.ones((1, 2))))
+    finally:
+        _current.reset(token)
