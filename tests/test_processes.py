@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -170,6 +172,29 @@ def test_when_one_dies_all_stop_and_nothing_half_written_is_left(folder, tmp_pat
     assert main(arguments(folder, "dead", "--resume")) == 0
     assert load(folder / "dead").health_.verdict == "aligned"
     assert not (folder / "dead.checkpoint").exists()
+
+
+def test_the_others_notice_a_death_without_torchrun_too(folder, tmp_path):
+    """Started by hand, nobody kills the survivor: it must find out by itself, and say so in one line."""
+    (tmp_path / "dying.py").write_text(DYING)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    world = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    first, second = (
+        subprocess.Popen(
+            [sys.executable, str(tmp_path / "dying.py"), *arguments(folder, "survivor")],
+            env=os.environ | world | {"RANK": str(rank), "LOCAL_RANK": str(rank), "OMP_NUM_THREADS": "1"},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    )
+    second.communicate(timeout=120)
+    _, told = first.communicate(timeout=120)
+    assert (first.returncode, second.returncode) == (2, -signal.SIGKILL)
+    assert "kedge: error: another of the processes that share this work has stopped" in told
+    assert not (folder / "survivor").exists()
 
 
 def test_a_process_whose_share_is_bad_names_the_row(folder, tmp_path, words):

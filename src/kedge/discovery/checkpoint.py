@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,8 @@ class Checkpoint:
         """
         described = {"version of kedge": __version__, **identity}
         folder, parent = self._folder, self._folder.absolute().parent
+        for leftover in folder.glob(".kedge-*"):  # of a process that was killed while it wrote
+            leftover.unlink()
         if (folder / _IDENTITY).is_file():
             self._refuse_another(described)
             return self._history()
@@ -67,11 +70,8 @@ class Checkpoint:
         path = self._path(stage)
         if not path.is_file():
             return None
-        try:
-            with safe_open(path, framework="pt") as stored:
-                return {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 - no mapping
-        except SafetensorError as error:
-            raise InputError(f"{path}: cannot be read ({error}); delete {self._folder} and start over") from error
+        with self._opened(path) as stored:
+            return {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 - no mapping
 
     def write(self, stage: str, tensors: Mapping[str, Tensor], history: Sequence[Step]) -> None:
         """Keep the tensors of a stage, and the steps that led there."""
@@ -83,9 +83,17 @@ class Checkpoint:
         """The steps that led to the latest state."""
         histories: list[list[Step]] = [[]]
         for path in self._folder.glob("*.safetensors"):
-            with safe_open(path, framework="pt") as stored:
+            with self._opened(path) as stored:
                 histories.append([Step(**step) for step in json.loads(stored.metadata()["history"])])
         return max(histories, key=len)
+
+    @contextmanager
+    def _opened(self, path: Path) -> Iterator[Any]:
+        try:
+            with safe_open(path, framework="pt") as stored:
+                yield stored
+        except SafetensorError as error:
+            raise InputError(f"{path}: cannot be read ({error}); delete {self._folder} and start over") from error
 
     def _path(self, stage: str) -> Path:
         return self._folder / f"{stage}.safetensors"

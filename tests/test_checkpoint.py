@@ -1,0 +1,152 @@
+"""A discovery that is stopped, at any moment and in any way, can go on; and only where it belongs."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors import safe_open
+
+from kedge import AnchorDiscovery, InputError, Step, load, read_embeddings, read_pairs, write_embeddings
+from kedge.cli.main import main
+from kedge.discovery import discard
+from kedge.discovery.checkpoint import Checkpoint
+from kedge.spaces.pairs import write_table
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, words, word_seeds) -> Path:
+    path = tmp_path_factory.mktemp("checkpoint")
+    for name, space in zip(("x.npz", "y.npz"), words, strict=True):
+        write_embeddings(space.take(range(1500)), path / name)
+    known = set(words[0].keys[:1500]) & set(words[1].keys[:1500])
+    seeds = [(key, key) for key in sorted(known)[:200:40]]  # few: fingerprints, and many rounds
+    write_table(path / "seeds.tsv", ("x", "y"), seeds)
+    return path
+
+
+def arguments(folder: Path, out: str, *more: str) -> list[str]:
+    files = [str(folder / name) for name in ("x.npz", "y.npz")]
+    options = ["--seeds", str(folder / "seeds.tsv"), "--anchors", "50", "--device", "cpu", "--force"]
+    return ["discover", *files, *options, "--out", str(folder / out), *more]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(folder):
+    assert main(arguments(folder, "undisturbed")) == 0
+    return load(folder / "undisturbed")
+
+
+def rounds_kept(path: Path) -> int:
+    """The round in a state file; 0 where there is none yet."""
+    if not path.exists():
+        return 0
+    with safe_open(path, framework="pt") as stored:
+        return int(stored.get_tensor("round"))
+
+
+STAGES = ["attempt-1-fingerprints", "attempt-1-anneal", "attempt-1-finish", "chance", "confidence"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs SIGKILL")
+@pytest.mark.parametrize("stage", STAGES)
+def test_killed_at_any_stage_it_goes_on_to_the_same_result(folder, undisturbed, stage):
+    out = f"killed-{stage}"
+    states = folder / f"{out}.checkpoint"
+    process = subprocess.Popen([sys.executable, "-m", "kedge", *arguments(folder, out)], stderr=subprocess.DEVNULL)
+    awaited = states / f"{stage}.safetensors"
+    deadline = time.monotonic() + 120
+    while not awaited.exists() or (stage.endswith("anneal") and rounds_kept(awaited) < 4):
+        assert process.poll() is None, "finished before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (folder / out).exists()
+    kept = rounds_kept(states / "attempt-1-anneal.safetensors")
+    (states / ".kedge-leftover-chance.safetensors").write_bytes(b"half a fi")  # as if killed while it wrote
+
+    steps: list[Step] = []
+    resumed = AnchorDiscovery(n_anchors=50, device="cpu", checkpoint=states, on_step=steps.append)
+    x, y = (read_embeddings(folder / name) for name in ("x.npz", "y.npz"))
+    resumed.fit(x, y, read_pairs(folder / "seeds.tsv", x, y))
+    # Nothing that was kept is done again: annealing goes on with the round after the last one kept.
+    annealed = [step.index for step in steps if step.stage == "anneal" and "attempt 1" in step.attempt]
+    assert annealed[:1] == ([kept + 1] if kept < 30 else [])
+    assert "fingerprints" not in {step.stage for step in steps}
+    assert resumed.history_ == undisturbed.history_
+    np.testing.assert_array_equal(resumed.match_, undisturbed.match_)
+    np.testing.assert_array_equal(resumed.pairs_, undisturbed.pairs_)
+    np.testing.assert_array_equal(resumed.map_, undisturbed.map_)
+
+
+def test_resume_on_the_command_line(folder, undisturbed, capsys):
+    out, states = folder / "resumed", folder / "resumed.checkpoint"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kedge", *arguments(folder, "resumed")], stderr=subprocess.PIPE, text=True
+    )
+    while not (states / "attempt-1-anneal.safetensors").exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "the same command with --resume goes on" in told
+    capsys.readouterr()
+    assert main(arguments(folder, "resumed")) == 2  # neither lost nor silently taken up
+    assert "go on with it by --resume, or start over by --overwrite" in capsys.readouterr().err
+    assert main(arguments(folder, "resumed", "--resume", "--random-state", "1")) == 2
+    assert "is the state of another discovery: random_state was 0 and is now 1" in capsys.readouterr().err
+    assert states.is_dir()
+    assert main(arguments(folder, "resumed", "--resume")) == 0
+    assert "going on from" in capsys.readouterr().err
+    assert not states.exists()
+    assert (out / "pairs.tsv").read_bytes() == (folder / "undisturbed" / "pairs.tsv").read_bytes()
+
+
+def test_overwrite_starts_over_and_resume_without_a_state_starts(folder, capsys):
+    states = folder / "fresh.checkpoint"
+    Checkpoint(states).open({"settings": "of something else"})
+    assert main(arguments(folder, "fresh", "--overwrite")) == 0
+    assert not states.exists()
+    assert main(arguments(folder, "begun", "--resume")) == 0
+    assert "nothing to go on from" in capsys.readouterr().err
+
+
+def test_what_is_no_checkpoint_is_left_alone(tmp_path, rotated):
+    x, y = rotated()
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter.txt").write_text("precious")
+    seeds = np.stack([np.arange(15), np.arange(15)], axis=1)
+    with pytest.raises(InputError, match="holds something else"):
+        AnchorDiscovery(n_anchors=20, device="cpu", checkpoint=tmp_path / "thesis").fit(x, y, seeds)
+    discard(tmp_path / "thesis")
+    assert (tmp_path / "thesis" / "chapter.txt").read_text() == "precious"
+    with pytest.raises(InputError, match="does not exist"):
+        AnchorDiscovery(n_anchors=20, device="cpu", checkpoint=tmp_path / "no" / "where").fit(x, y, seeds)
+    with pytest.raises(InputError, match="keeps no state"):
+        AnchorDiscovery(method="paper", checkpoint=tmp_path / "c").fit(x, y, seeds)
+
+
+def test_other_spaces_and_damaged_states_are_refused(tmp_path, rotated):
+    x, y = rotated()
+    seeds = np.stack([np.arange(15), np.arange(15)], axis=1)
+
+    def fit(x, y):
+        return AnchorDiscovery(n_anchors=20, device="cpu", checkpoint=tmp_path / "states").fit(x, y, seeds)
+
+    first = fit(x, y)
+    again = fit(x, y)  # all of it recalled
+    np.testing.assert_array_equal(first.match_, again.match_)
+    assert first.history_ == again.history_
+    with pytest.raises(InputError, match="files or seeds was"):
+        fit(x, -y)
+    (tmp_path / "states" / "chance.safetensors").write_bytes(b"broken")
+    with pytest.raises(InputError, match="chance.safetensors: cannot be read"):
+        fit(x, y)
+    assert [path.name for path in tmp_path.iterdir()] == ["states"]
