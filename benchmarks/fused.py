@@ -1,17 +1,22 @@
-"""The fused kernels on a GPU: checked against plain torch, then timed beside it and beside the bare product.
+"""The fused kernels on a GPU: checked against float64, then timed beside the bare product and beside plain torch.
 
-    python benchmarks/fused.py
-    python benchmarks/fused.py --rows 50000 --dims 300 768
+    python benchmarks/fused.py                                                   50,000 x 50,000 x 300
+    python benchmarks/fused.py --rows 5000 20000 50000 --dims 300 768 --json fused.json
 
-TFLOP/s count the product alone (2 n m d), whatever else a kernel does. "Stored" is what one would write in torch: the
-product in slices of 10,000 rows, then the reduction. Compiling is not timed, but shown.
+Every number of rows is taken with the first of --dims, and every number of dimensions with the last of --rows.
+TFLOP/s count the product alone (2 n m d), whatever else a kernel does; "of the product" is the speed as a share of what
+torch's matrix product reaches at the same shape and precision. "Torch" is what one would write there: the product, in
+slices of 10,000 rows, then the reduction. Compiling is not timed, but shown.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,77 +24,114 @@ from torch import Tensor
 
 from kedge.geometry import unit
 from kedge.matching import fused
-from setting import describe_machine
+from kedge.spaces.atomic import atomic_path
+from setting import describe_machine, forget_peak, peak_megabytes
 
 REPEATS = 5
 SLICE = 10_000
+CHECKED = 512
 SCALE = 20.0
+VALUES = 150
 TOLERANCE = {"tf32": 3e-4, "bf16": 3e-3}
 
 
+class Case(NamedTuple):
+    """A kernel on rows of a, what it should give for the first ones, and how plain torch reduces a block."""
+
+    kernel: Callable[[Tensor], Tensor]
+    expected: Tensor
+    reduce: Callable[[Tensor], object]
+
+
 def main() -> None:
-    """One table a number of dimensions."""
+    """One table a shape."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=50_000)
+    parser.add_argument("--rows", nargs="+", type=int, default=[50_000])
     parser.add_argument("--dims", nargs="+", type=int, default=[300])
+    parser.add_argument("--json", type=Path, help="also write all rows to this file")
     arguments = parser.parse_args()
-    print(f"{describe_machine('cuda')}, torch {torch.__version__}, {arguments.rows} x {arguments.rows}\n")
-    for dim in arguments.dims:
-        print(f"d = {dim}\n\n| what | precision | ms, median (least to most) | TFLOP/s | stored torch, ms | ratio |")
-        print("|---|---|---|---|---|---|")
-        compare(arguments.rows, dim)
-        print()
+    machine = f"{describe_machine('cuda')}, torch {torch.__version__}"
+    print(machine)
+    shapes = [(rows, arguments.dims[0]) for rows in arguments.rows[:-1]]
+    shapes += [(arguments.rows[-1], dim) for dim in arguments.dims]
+    results: list[dict[str, Any]] = []
+    for rows, dim in shapes:
+        print(f"\n{rows} x {rows} x {dim}\n")
+        print(
+            "| what | precision | ms, median (least to most) | TFLOP/s | of the product | peak MB | torch, ms | ratio |"
+        )
+        print("|---|---|---|---|---|---|---|---|")
+        for result in compare(rows, dim):
+            results.append({"machine": machine, "rows": rows, "dim": dim} | result)
+            print(table_row(result), flush=True)
+        if arguments.json:
+            with atomic_path(arguments.json) as path:
+                path.write_text(json.dumps(results, indent=1) + "\n")
 
 
-def compare(rows: int, dim: int) -> None:
+def compare(rows: int, dim: int) -> Iterator[dict[str, Any]]:
     """Check and time each kernel in both precisions."""
     generator = torch.Generator("cuda").manual_seed(0)
     a, b = (unit(torch.randn(rows, dim, device="cuda", generator=generator)) for _ in range(2))
     bias = 0.1 * torch.randn(rows, device="cuda", generator=generator)
-    values = torch.randn(rows, 150, device="cuda", generator=generator)
-    some = a[:512]
-    dense = (some.double() @ b.double().T).float()
-    softmax = (SCALE * dense + bias).softmax(dim=1)
+    values = torch.randn(rows, VALUES, device="cuda", generator=generator)
     for precision, tolerance in TOLERANCE.items():
         torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
         left, right = (rows.bfloat16() if precision == "bf16" else rows for rows in (a, b))
-        gemm = median(sliced(left, right, lambda block: block))[0]
-        print(f"| bare product | {precision} | {1000 * gemm:.1f} | {speed(rows, dim, gemm):.0f} | | |")
-        kernels: dict[str, tuple[Callable[[Tensor], Tensor], Tensor, Callable[[Tensor], object]]] = {
-            "softmin": (
-                lambda x, p=precision: fused.log_sum_exp(x, b, SCALE, bias, precision=p) / SCALE,
-                (SCALE * dense + bias).logsumexp(dim=1) / SCALE,
-                lambda block: (SCALE * block + bias).logsumexp(dim=1),
-            ),
-            "best two": (
-                lambda x, p=precision: fused.best_two(x, b, bias, precision=p)[1],
-                (dense - bias).amax(dim=1),
-                lambda block: (block - bias).topk(2, dim=1),
-            ),
-            "top 10": (
-                lambda x, p=precision: fused.top_k(x, b, 10, precision=p)[0],
-                dense.topk(10, dim=1).values,
-                lambda block: block.topk(10, dim=1),
-            ),
-            "barycentres, 150 values": (
-                lambda x, p=precision: fused.barycentres(x, b, values, SCALE, bias, precision=p)[0] / SCALE,
-                softmax @ values / SCALE,
-                lambda block: (SCALE * block.float() + bias).softmax(dim=1) @ values,
-            ),
-        }
-        for name, (kernel, expected, stored) in kernels.items():
+        product = times(sliced(left, right, lambda block: block))
+        ceiling = np.median(product)
+        flops = 2 * rows * rows * dim / 1e12
+        yield {"what": "bare product", "precision": precision, "seconds": product, "tflops": flops / ceiling}
+        for name, case in cases(a, b, bias, values, precision).items():
             began = time.perf_counter()
-            torch.testing.assert_close(kernel(some), expected, rtol=0, atol=tolerance)
-            kernel(a)
+            torch.testing.assert_close(case.kernel(a[:CHECKED]), case.expected, rtol=0, atol=tolerance)
+            case.kernel(a)
             torch.cuda.synchronize()
-            compiling = time.perf_counter() - began
-            middle, least, most = median(lambda: kernel(a))  # noqa: B023 - called at once
-            beside = median(sliced(left, right, stored))[0]
-            print(
-                f"| {name} (ready in {compiling:.1f} s) | {precision} | {1000 * middle:.1f} ({1000 * least:.1f} to "
-                f"{1000 * most:.1f}) | {speed(rows, dim, middle):.0f} | {1000 * beside:.1f} | {beside / middle:.1f} |",
-                flush=True,
-            )
+            ready = time.perf_counter() - began
+            taken, memory = times(lambda: case.kernel(a)), peak(lambda: case.kernel(a))  # noqa: B023 - called at once
+            stored = sliced(left, right, case.reduce)
+            plain, plain_memory = times(stored), peak(stored)
+            middle = np.median(taken)
+            yield {
+                "what": name,
+                "precision": precision,
+                "ready_seconds": ready,
+                "seconds": taken,
+                "tflops": flops / middle,
+                "of_product": ceiling / middle,
+                "peak_mb": memory,
+                "torch_seconds": plain,
+                "torch_peak_mb": plain_memory,
+                "ratio": np.median(plain) / middle,
+            }
+
+
+def cases(a: Tensor, b: Tensor, bias: Tensor, values: Tensor, precision: Any) -> dict[str, Case]:
+    """What is compared."""
+    dense = (a[:CHECKED].double() @ b.double().T).float()
+    softmax = (SCALE * dense + bias).softmax(dim=1)
+    return {
+        "softmin": Case(
+            lambda x: fused.log_sum_exp(x, b, SCALE, bias, precision=precision) / SCALE,
+            (SCALE * dense + bias).logsumexp(dim=1) / SCALE,
+            lambda block: (SCALE * block + bias).logsumexp(dim=1),
+        ),
+        "best two": Case(
+            lambda x: fused.best_two(x, b, bias, precision=precision)[1],
+            (dense - bias).amax(dim=1),
+            lambda block: (block - bias).topk(2, dim=1),
+        ),
+        "top 10": Case(
+            lambda x: fused.top_k(x, b, 10, precision=precision)[0],
+            dense.topk(10, dim=1).values,
+            lambda block: block.topk(10, dim=1),
+        ),
+        f"means of {VALUES}": Case(
+            lambda x: fused.barycentres(x, b, values, SCALE, bias, precision=precision)[0] / SCALE,
+            softmax @ values / SCALE,
+            lambda block: (SCALE * block.float() + bias).softmax(dim=1) @ values,
+        ),
+    }
 
 
 def sliced(a: Tensor, b: Tensor, reduce: Callable[[Tensor], object]) -> Callable[[], None]:
@@ -102,21 +144,39 @@ def sliced(a: Tensor, b: Tensor, reduce: Callable[[Tensor], object]) -> Callable
     return run
 
 
-def median(task: Callable[[], object]) -> tuple[float, float, float]:
-    """Median, least and most seconds of a task, after one run to warm up."""
-    times = []
+def times(task: Callable[[], object]) -> list[float]:
+    """Seconds of each of some runs, after one to warm up."""
+    taken = []
     for _ in range(REPEATS + 1):
         torch.cuda.synchronize()
         began = time.perf_counter()
         task()
         torch.cuda.synchronize()
-        times.append(time.perf_counter() - began)
-    return float(np.median(times[1:])), min(times[1:]), max(times[1:])
+        taken.append(time.perf_counter() - began)
+    return taken[1:]
 
 
-def speed(rows: int, dim: int, seconds: float) -> float:
-    """TFLOP/s of the product alone."""
-    return 2 * rows * rows * dim / seconds / 1e12
+def peak(task: Callable[[], object]) -> float:
+    """MB of the GPU's memory that a task takes at most."""
+    before = torch.cuda.memory_allocated() / 1e6
+    forget_peak()
+    task()
+    torch.cuda.synchronize()
+    return peak_megabytes("cuda") - before
+
+
+def table_row(result: dict[str, Any]) -> str:
+    """One line of a table."""
+    taken = 1000 * np.array(result["seconds"])
+    ready = f" (ready in {result['ready_seconds']:.1f} s)" if "ready_seconds" in result else ""
+    line = (
+        f"| {result['what']}{ready} | {result['precision']} | {np.median(taken):.1f} ({taken.min():.1f} to "
+        f"{taken.max():.1f}) | {result['tflops']:.0f} |"
+    )
+    if "ratio" not in result:
+        return f"{line} 1 | | | |"
+    plain = 1000 * np.median(result["torch_seconds"])
+    return f"{line} {result['of_product']:.2f} | {result['peak_mb']:.0f} | {plain:.1f} | {result['ratio']:.1f} |"
 
 
 if __name__ == "__main__":

@@ -1,9 +1,12 @@
-"""What the benchmarks share: where the data are, and what machine it is."""
+"""What the benchmarks share: where the data are, what machine it is, and how much memory was taken."""
 
 from __future__ import annotations
 
 import argparse
+import ctypes
+import math
 import os
+import re
 from pathlib import Path
 
 import torch
@@ -27,3 +30,24 @@ def describe_machine(device_name: str) -> str:
     """What the figures were measured on."""
     device = resolve_device(device_name)
     return torch.cuda.get_device_name(device) if device.type == "cuda" else f"{os.cpu_count()} CPU cores"
+
+
+def forget_peak() -> None:
+    """Measure peaks of memory from now on; where the system cannot, from the start."""
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+    try:
+        ctypes.CDLL(None).malloc_trim(0)  # or work could live on what was freed before
+        Path("/proc/self/clear_refs").write_text("5")
+    except (OSError, AttributeError):
+        pass
+
+
+def peak_megabytes(device: str) -> float:
+    """Most memory taken so far, of the process ("cpu") or by torch on the GPU ("cuda"); NaN where nobody tells."""
+    if device == "cuda":
+        return torch.cuda.max_memory_allocated() / 1e6 if torch.cuda.is_available() else math.nan
+    try:
+        return int(re.findall(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[0]) * 1024 / 1e6
+    except (OSError, IndexError):
+        return math.nan

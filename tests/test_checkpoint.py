@@ -93,7 +93,7 @@ def test_resume_on_the_command_line(folder, undisturbed, capsys):
     while not (states / "attempt-1-anneal.safetensors").exists():
         assert process.poll() is None
         time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGTERM)
     _, told = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "the same command with --resume goes on" in told

@@ -65,7 +65,7 @@ def build_parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     parsed = build_parser().parse_args(arguments)
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not getattr(parsed, "divides_work", False):
+    if _one_of_several() and not getattr(parsed, "divides_work", False):
         return _fail("only `discover` divides its work among processes; run this verb without torchrun")
     try:
         return int(parsed.run(parsed))
@@ -92,12 +92,18 @@ def entry_point() -> NoReturn:
     """What the `kedge` script calls."""
     signal.signal(signal.SIGTERM, _stop)
     code = main()
-    if code == EXIT_INTERRUPTED:
-        # Python dies of the signal instead, whatever is returned, if it arrived inside an eval() of some import.
+    if code == EXIT_INTERRUPTED or _one_of_several():
+        # Python dies of the signal instead, whatever is returned, if it arrived inside an eval() of some import; and
+        # gloo aborts when it is taken down after another process has died.
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
     sys.exit(code)
+
+
+def _one_of_several() -> bool:
+    """Whether torchrun has started more than this process."""
+    return int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
 def _stop(*_: object) -> NoReturn:

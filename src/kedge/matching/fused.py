@@ -13,6 +13,7 @@ tests hold the kernels to them. Import this module only where there is a CUDA de
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
 from typing import Any, NamedTuple
 
@@ -73,9 +74,9 @@ def best_two(
     """
     index = torch.empty(len(a), dtype=torch.int32, device=a.device)
     first, second = torch.empty(2, len(a), device=a.device)
-    barred = torch.full((len(b),), -1, device=a.device) if forbidden is None else forbidden
-    tensors = (column_penalty.contiguous(), barred.int(), index, first, second)
-    _launch(_best_two, a, b, tensors, (), precision or current_precision())
+    barred = index if forbidden is None else forbidden.int()
+    tensors = (column_penalty.contiguous(), barred, index, first, second)
+    _launch(_best_two, a, b, tensors, (), precision or current_precision(), BARRED=forbidden is not None)
     return index.long(), first, second
 
 
@@ -101,7 +102,7 @@ def barycentres(
     shape = _barycentre_shape(width, precision)
     weighed = _described(prepare(values, precision), shape.columns, width)
     tensors = (weighed, bias.contiguous(), means, total, peak)
-    _launch(_barycentres, a, b, tensors, (scale,), precision, shape, V=values.shape[1], BV=width)
+    _launch(_barycentres, a, b, tensors, (scale, values.shape[1]), precision, shape, BV=width)
     return means, total, peak
 
 
@@ -141,7 +142,8 @@ def _launch(
         kernel[(triton.cdiv(len(a), shape.rows),)](
             _described(left, shape.rows, step), _described(right, shape.columns, step), *tensors, len(a), len(b),
             *numbers, D=left.shape[1], BK=step, BM=shape.rows, BN=shape.columns,
-            HOW="ieee" if precision == "float32" else "tf32", STAGES=shape.stages, num_warps=shape.warps, **constants,
+            HOW="ieee" if precision == "float32" else "tf32", STAGES=shape.stages, num_warps=shape.warps,
+            num_stages=shape.stages, **constants,
         )  # fmt: skip
 
 
@@ -150,10 +152,17 @@ def _described(rows: Tensor, height: int, width: int) -> TensorDescriptor:
     return TensorDescriptor(rows, list(rows.shape), list(rows.stride()), [height, width])
 
 
+def _kernel(function: Any) -> Any:
+    """Compile one version for all numbers of rows, and wherever in memory a vector begins."""
+    arguments = inspect.signature(function).parameters.values()
+    varying = [argument.name for argument in arguments if argument.annotation is inspect.Parameter.empty]
+    return triton.jit(do_not_specialize=varying, do_not_specialize_on_alignment=varying)(function)
+
+
 @triton.jit
 def _tile(
     a, b, row, column,
-    D: tl.constexpr, BK: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, HOW: tl.constexpr, STAGES: tl.constexpr,
+    D, BK: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, HOW: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """Products (BM, BN) of the rows from `row` on with the columns from `column` on."""
     tile = tl.zeros((BM, BN), dtype=tl.float32)
@@ -162,7 +171,7 @@ def _tile(
     return tile
 
 
-@triton.jit(do_not_specialize=["n", "m"])
+@_kernel
 def _log_sum_exp(
     a, b, bias, result, n, m, scale,
     D: tl.constexpr, BK: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, HOW: tl.constexpr, STAGES: tl.constexpr,
@@ -182,10 +191,11 @@ def _log_sum_exp(
     tl.store(result + rows, (greatest + tl.log2(total)) / _TO_TWO, mask=rows < n)
 
 
-@triton.jit(do_not_specialize=["n", "m"])
+@_kernel
 def _best_two(
     a, b, penalty, barred, index, first, second, n, m,
     D: tl.constexpr, BK: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, HOW: tl.constexpr, STAGES: tl.constexpr,
+    BARRED: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0) * BM
     rows = row + tl.arange(0, BM)
@@ -196,8 +206,9 @@ def _best_two(
         tile = _tile(a, b, row, begin, D, BK, BM, BN, HOW, STAGES)
         columns = begin + tl.arange(0, BN)
         tile -= tl.load(penalty + columns, mask=columns < m, other=float("inf"))[None, :]
-        taken = tl.load(barred + columns, mask=columns < m, other=-1)
-        tile = tl.where(taken[None, :] == rows[:, None], float("-inf"), tile)
+        if BARRED:
+            taken = tl.load(barred + columns, mask=columns < m, other=-1)
+            tile = tl.where(taken[None, :] == rows[:, None], float("-inf"), tile)
         value, place = tl.max(tile, 1, return_indices=True)
         others = tl.where(tl.arange(0, BN)[None, :] == place[:, None], float("-inf"), tile)
         runner_up = tl.maximum(tl.maximum(runner_up, tl.max(others, 1)), tl.minimum(best, value))
@@ -208,7 +219,7 @@ def _best_two(
     tl.store(second + rows, runner_up, mask=rows < n)
 
 
-@triton.jit(do_not_specialize=["n", "m", "k"])
+@_kernel
 def _top_k(
     a, b, values, indices, n, m, k,
     D: tl.constexpr, BK: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, HOW: tl.constexpr, STAGES: tl.constexpr,
@@ -240,11 +251,11 @@ def _top_k(
     tl.store(indices + address, which, mask=(rows < n)[:, None])
 
 
-@triton.jit(do_not_specialize=["n", "m"])
+@_kernel
 def _barycentres(
-    a, b, values, bias, means, totals, peaks, n, m, scale,
-    D: tl.constexpr, BK: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, HOW: tl.constexpr, STAGES: tl.constexpr,
-    V: tl.constexpr, BV: tl.constexpr,
+    a, b, values, bias, means, totals, peaks, n, m, scale, v,
+    D, BK: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, HOW: tl.constexpr, STAGES: tl.constexpr,
+    BV: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0) * BM
     greatest = tl.full((BM,), float("-inf"), dtype=tl.float32)
@@ -263,7 +274,7 @@ def _barycentres(
         mean = tl.dot(weights.to(weighed.dtype), weighed, mean * fade[:, None], input_precision=HOW)
         greatest = highest
     rows, across = row + tl.arange(0, BM), tl.arange(0, BV)
-    address = rows.to(tl.int64)[:, None] * V + across[None, :]
-    tl.store(means + address, mean / total[:, None], mask=(rows < n)[:, None] & (across < V)[None, :])
+    address = rows.to(tl.int64)[:, None] * v + across[None, :]
+    tl.store(means + address, mean / total[:, None], mask=(rows < n)[:, None] & (across < v)[None, :])
     tl.store(totals + rows, (greatest + tl.log2(total)) / _TO_TWO, mask=rows < n)
     tl.store(peaks + rows, greatest / _TO_TWO, mask=rows < n)

@@ -1,0 +1,82 @@
+"""A whole discovery of real words: the first call, which compiles on a GPU, and those after it, stage by stage.
+
+    python benchmarks/discovery.py --data DIR                                    easy pair, 15 seeds
+    python benchmarks/discovery.py --data DIR --device cpu --repeats 1 --save cpu.npz
+    python benchmarks/discovery.py --data DIR --device cuda --compare cpu.npz    and whether the pairs are the same
+
+Time is all of `fit`, from vectors in memory to the fitted estimator.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from kedge import AnchorDiscovery, Step
+from kedge.experiments.pairs_of_spaces import WORD_PAIRS, Task, draw_task, load_pair
+from setting import add_data_option, describe_machine, forget_peak, peak_megabytes
+
+
+def main() -> None:
+    """Fit again and again, print times, compare pairs."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_data_option(parser)
+    parser.add_argument("--pair", choices=WORD_PAIRS, default="easy")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--precision", choices=("tf32", "bf16", "float32"), default="tf32")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--save", type=Path, help="write the pairs found here")
+    parser.add_argument("--compare", type=Path, help="pairs that --save wrote, to compare with")
+    arguments = parser.parse_args()
+    task = draw_task(load_pair(arguments.data, arguments.pair), 0)
+    print(f"{describe_machine(arguments.device)}, {arguments.pair} pair, {len(task.x)} words, {arguments.precision}")
+    print("\n| | seconds | stages |\n|---|---|---|")
+    forget_peak()
+    times = []
+    for run in range(arguments.repeats):
+        seconds, stages, discovery = fit(task, arguments.device, arguments.precision)
+        times.append(seconds)
+        told = ", ".join(f"{name} {spent:.3f}" for name, spent in stages.items())
+        print(f"| {'first' if run == 0 else f'warm {run}'} | {seconds:.3f} | {told} |", flush=True)
+    if len(times) > 1:
+        print(f"| warm, median | {np.median(times[1:]):.3f} | |")
+    right = np.mean([task.x.keys[left] == task.y.keys[row] for left, row in enumerate(discovery.match_.tolist())])
+    print(
+        f"\nrows right {right:.4f}, pairs {len(discovery.pairs_)}, {discovery.health_.verdict}; memory: "
+        f"process {peak_megabytes('cpu'):.0f} MB, GPU {peak_megabytes('cuda'):.0f} MB"
+    )
+    if arguments.save:
+        np.savez(arguments.save, match=discovery.match_, pairs=discovery.pairs_)
+    if arguments.compare:
+        before = np.load(arguments.compare)
+        ours, theirs = (set(map(tuple, pairs.tolist())) for pairs in (discovery.pairs_, before["pairs"]))
+        print(
+            f"the same partner in {np.mean(discovery.match_ == before['match']):.5f} of all rows, "
+            f"the same pairs: {len(ours & theirs)} of {len(ours | theirs)}"
+        )
+
+
+def fit(task: Task, device: str, precision: str) -> tuple[float, dict[str, float], AnchorDiscovery]:
+    """Seconds in all, seconds up to the end of each stage's steps, and what was found."""
+    stages: dict[str, float] = {}
+    began = last = time.perf_counter()
+
+    def on_step(step: Step) -> None:
+        nonlocal last
+        now = time.perf_counter()
+        stages[step.stage] = stages.get(step.stage, 0.0) + now - last
+        last = now
+
+    discovery = AnchorDiscovery(device=device, precision=precision, on_step=on_step)
+    discovery.fit(task.x, task.y, task.seeds, anchors=task.anchors)
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter() - began, stages, discovery
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""One discovery of large synthetic spaces whose pairs are known, from memory-mapped files: time, memory, rows right.
+
+    python benchmarks/scale.py                                     a million rows against a million, on a GPU
+    python benchmarks/scale.py --rows 100000 --device cpu          two cores, some minutes
+    python benchmarks/scale.py --rows 200000 --dim 768 --json scale.json
+
+2,000 clusters whose spread falls from 1 to 0.06 over the dimensions; Y is X turned, shuffled and with noise (0.2 of the
+spread in every dimension); 15 seeds. Time is all of `fit`, from the files on; the first run of a kernel compiles it.
+Memory of the process counts what it has read of the files too, which the system can take back.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from kedge import AnchorDiscovery, Embeddings, Step
+from kedge.discovery.devices import resolve_device
+from kedge.spaces.atomic import atomic_path
+from setting import describe_machine, forget_peak, peak_megabytes
+
+CLUSTERS, SEEDS = 2000, 15
+BLOCK = 65_536
+
+
+def main() -> None:
+    """Make the spaces, discover, compare."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--dim", type=int, default=300)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--repeats", type=int, default=1, help="fits, of which the first also compiles (1)")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        truth = write_spaces(Path(scratch), arguments.rows, arguments.dim, resolve_device(arguments.device))
+        results = [discover(Path(scratch), truth, arguments.device) for _ in range(arguments.repeats)]
+    for result in results:
+        print(
+            f"{result['machine']}: {arguments.rows} x {arguments.rows} x {arguments.dim}: {result['seconds']:.1f} s "
+            f"({', '.join(f'{name} {spent:.1f}' for name, spent in result['stages'].items())}), rows right "
+            f"{result['rows_right']:.4f}, pairs {result['pairs']}, {result['verdict']}, memory: "
+            f"process {result['process_mb']:.0f} MB, GPU {result['gpu_mb']:.0f} MB"
+        )
+    if arguments.json:
+        with atomic_path(arguments.json) as path:
+            path.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def discover(folder: Path, truth: np.ndarray, device: str) -> dict[str, object]:
+    """Fit, and say what it took."""
+    stages: dict[str, float] = {}
+    forget_peak()
+    began = last = time.perf_counter()
+
+    def on_step(step: Step) -> None:
+        nonlocal last
+        now = time.perf_counter()
+        stages[step.stage] = stages.get(step.stage, 0.0) + now - last
+        last = now
+
+    keys = [str(row) for row in range(len(truth))]
+    x, y = (Embeddings(keys, np.load(folder / name, mmap_mode="r")) for name in ("x.npy", "y.npy"))
+    seeds = np.stack([np.arange(SEEDS), truth[:SEEDS]], axis=1)
+    discovery = AnchorDiscovery(device=device, on_step=on_step).fit(x, y, seeds)
+    return {
+        "machine": describe_machine(device),
+        "rows": len(x),
+        "dim": x.dim,
+        "seconds": time.perf_counter() - began,
+        "stages": stages,
+        "rows_right": float(np.mean(discovery.match_ == truth)),
+        "pairs": len(discovery.pairs_),
+        "verdict": discovery.health_.verdict,
+        "process_mb": peak_megabytes("cpu"),
+        "gpu_mb": peak_megabytes("cuda"),
+    }
+
+
+def write_spaces(folder: Path, rows: int, dim: int, device: torch.device) -> np.ndarray:
+    """Write x.npy and y.npy (n, d), and return for every row of X its row in Y (n,)."""
+    generator = torch.Generator(device).manual_seed(0)
+
+    def normal(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, device=device, generator=generator)
+
+    spread = torch.logspace(0, -1.2, dim, device=device)
+    centres = normal(CLUSTERS, dim) * spread
+    turn, _ = torch.linalg.qr(normal(dim, dim))
+    place = np.random.default_rng(0).permutation(rows)
+    x, y = (
+        np.lib.format.open_memmap(folder / name, mode="w+", dtype=np.float32, shape=(rows, dim))
+        for name in ("x.npy", "y.npy")
+    )
+    for begin in range(0, rows, BLOCK):
+        count = min(BLOCK, rows - begin)
+        member = torch.randint(0, CLUSTERS, (count,), device=device, generator=generator)
+        block = centres[member] + 0.7 * normal(count, dim) * spread
+        x[begin : begin + count] = block.cpu().numpy()
+        y[place[begin : begin + count]] = (block @ turn + 0.2 * normal(count, dim) * spread).cpu().numpy()
+    return place
+
+
+if __name__ == "__main__":
+    main()
