@@ -22,6 +22,7 @@ from kedge.matching import (
     sinkhorn,
     top_k,
     transport_step,
+    use_fused,
 )
 
 SMALL_BUDGET = 4000  # a few rows a block
@@ -169,3 +170,22 @@ def test_transport_step_is_one_iteration_of_sinkhorn():
     ours = transport_step(a, b, potential, epsilon).potential
     loop = sinkhorn(BlockedSoftmin(a, b), epsilon, max_iter=1, start=potential).g
     torch.testing.assert_close(ours - ours.mean(), loop - loop.mean(), rtol=1e-4, atol=1e-5)
+
+
+def test_on_a_cpu_the_blocked_path_serves(monkeypatch):
+    from kedge.matching import neighbours, transport
+
+    blocks = []
+
+    def counting(*arguments, **options):
+        blocks.append(arguments[0].shape)
+        return row_blocks(*arguments, **options)
+
+    monkeypatch.setattr(neighbours, "row_blocks", counting)
+    monkeypatch.setattr(transport, "row_blocks", counting)
+    a, b = rows(30), rows(20, seed=1)
+    assert not use_fused(a, b)
+    match_csls(a, b)
+    assert blocks == [(30, 6), (20, 6), (30, 6)]  # neighbours both ways, then partners
+    transport_step(a, b, torch.zeros(20), 0.05)
+    assert len(blocks) == 4
