@@ -1,4 +1,4 @@
-"""Plots of what `benchmarks/fused.py --json` and `benchmarks/scale.py --json` measured, for docs/performance.md.
+"""Plots of what `benchmarks/fused.py --json` measured, for docs/performance.md.
 
 python benchmarks/plots.py                       from benchmarks/results to docs/figures
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -50,45 +51,75 @@ def rounds_kept(path: Path) -> int:
         return int(stored.get_tensor("round"))
 
 
-STAGES = ["attempt-1-fingerprints", "attempt-1-anneal", "attempt-1-finish", "chance", "confidence"]
+# Kills itself right after the wanted state is kept, or while it is being written.
+KILLED = """
+import os, signal, sys
+stage, rounds, when = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+del sys.argv[1:4]
+from kedge.discovery import checkpoint
+from kedge.cli.main import entry_point
+write, save, count = checkpoint.Checkpoint.write, checkpoint.save_file, 0
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+def writes(self, name, tensors, history):
+    global count
+    count += name == stage
+    if name == stage and count == rounds and when == "during":
+        checkpoint.save_file = lambda tensors, path, metadata: (path.write_bytes(b"half a fi"), die())
+    write(self, name, tensors, history)
+    if name == stage and count == rounds:
+        die()
+checkpoint.Checkpoint.write = writes
+entry_point()
+"""
+STAGES = [
+    ("attempt-1-fingerprints", 1),
+    ("attempt-1-anneal", 4),
+    ("attempt-1-finish", 1),
+    ("attempt-1-finish", 2),
+    ("chance", 2),
+    ("confidence", 1),
+]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs SIGKILL")
-@pytest.mark.parametrize("stage", STAGES)
-def test_killed_at_any_stage_it_goes_on_to_the_same_result(folder, undisturbed, stage):
-    out = f"killed-{stage}"
-    states = folder / f"{out}.checkpoint"
-    process = subprocess.Popen([sys.executable, "-m", "kedge", *arguments(folder, out)], stderr=subprocess.DEVNULL)
-    awaited = states / f"{stage}.safetensors"
-    deadline = time.monotonic() + 120
-    while not awaited.exists() or (stage.endswith("anneal") and rounds_kept(awaited) < 4):
-        assert process.poll() is None, "finished before it could be killed"
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert not (folder / out).exists()
+@pytest.mark.parametrize("when", ["after", "during"])
+@pytest.mark.parametrize(("stage", "rounds"), STAGES)
+def test_killed_at_any_stage_it_goes_on_to_the_same_result(folder, undisturbed, tmp_path, stage, rounds, when):
+    states = folder / f"killed-{stage}-{rounds}-{when}.checkpoint"
+    (tmp_path / "killed.py").write_text(KILLED)
+    program = [sys.executable, str(tmp_path / "killed.py"), stage, str(rounds), when]
+    killed = subprocess.run(
+        [*program, *arguments(folder, states.stem)], capture_output=True, env=os.environ | {"OMP_NUM_THREADS": "2"}
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert not (folder / states.stem).exists()
     kept = rounds_kept(states / "attempt-1-anneal.safetensors")
-    (states / ".kedge-leftover-chance.safetensors").write_bytes(b"half a fi")  # as if killed while it wrote
 
     steps: list[Step] = []
     resumed = AnchorDiscovery(n_anchors=50, device="cpu", checkpoint=states, on_step=steps.append)
     x, y = (read_embeddings(folder / name) for name in ("x.npz", "y.npz"))
     resumed.fit(x, y, read_pairs(folder / "seeds.tsv", x, y))
     # Nothing that was kept is done again: annealing goes on with the round after the last one kept.
-    annealed = [step.index for step in steps if step.stage == "anneal" and "attempt 1" in step.attempt]
+    annealed = [step.index for step in steps if step.stage == "anneal"]
     assert annealed[:1] == ([kept + 1] if kept < 30 else [])
-    assert "fingerprints" not in {step.stage for step in steps}
+    if stage == "attempt-1-anneal":
+        assert kept == (rounds if when == "after" else rounds - 1)
+    assert ("fingerprints" in {step.stage for step in steps}) == (stage.endswith("fingerprints") and when == "during")
     assert resumed.history_ == undisturbed.history_
     np.testing.assert_array_equal(resumed.match_, undisturbed.match_)
     np.testing.assert_array_equal(resumed.pairs_, undisturbed.pairs_)
     np.testing.assert_array_equal(resumed.map_, undisturbed.map_)
+    assert not list(states.glob(".kedge-*"))
 
 
 def test_resume_on_the_command_line(folder, undisturbed, capsys):
     out, states = folder / "resumed", folder / "resumed.checkpoint"
     process = subprocess.Popen(
-        [sys.executable, "-m", "kedge", *arguments(folder, "resumed")], stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "kedge", *arguments(folder, "resumed")],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "2"},
     )
     while not (states / "attempt-1-anneal.safetensors").exists():
         assert process.poll() is None
@@ -100,6 +131,11 @@ def test_resume_on_the_command_line(folder, undisturbed, capsys):
     capsys.readouterr()
     assert main(arguments(folder, "resumed")) == 2  # neither lost nor silently taken up
     assert "go on with it by --resume, or start over by --overwrite" in capsys.readouterr().err
+    assert main(arguments(folder, "resumed", "--resume", "--method", "paper")) == 2
+    assert "keeps no state" in capsys.readouterr().err
+    missing = [str(folder / "no.npz") if part.endswith("x.npz") else part for part in arguments(folder, "resumed")]
+    assert main([*missing, "--overwrite"]) == 2  # a mistake does not cost the state
+    assert states.is_dir()
     assert main(arguments(folder, "resumed", "--resume", "--random-state", "1")) == 2
     assert "is the state of another discovery: random_state was 0 and is now 1" in capsys.readouterr().err
     assert states.is_dir()
@@ -111,7 +147,9 @@ def test_resume_on_the_command_line(folder, undisturbed, capsys):
 
 def test_overwrite_starts_over_and_resume_without_a_state_starts(folder, capsys):
     states = folder / "fresh.checkpoint"
-    Checkpoint(states).open({"settings": "of something else"})
+    other = Checkpoint(states)
+    other.open({"X": "another"}, {})
+    other.write("chance", {}, [])
     assert main(arguments(folder, "fresh", "--overwrite")) == 0
     assert not states.exists()
     assert main(arguments(folder, "begun", "--resume")) == 0
@@ -125,7 +163,9 @@ def test_what_is_no_checkpoint_is_left_alone(tmp_path, rotated):
     seeds = np.stack([np.arange(15), np.arange(15)], axis=1)
     with pytest.raises(InputError, match="holds something else"):
         AnchorDiscovery(n_anchors=20, device="cpu", checkpoint=tmp_path / "thesis").fit(x, y, seeds)
+    (tmp_path / "thesis" / "identity.json").write_text("[]")
     discard(tmp_path / "thesis")
+    (tmp_path / "thesis" / "identity.json").unlink()
     assert (tmp_path / "thesis" / "chapter.txt").read_text() == "precious"
     with pytest.raises(InputError, match="does not exist"):
         AnchorDiscovery(n_anchors=20, device="cpu", checkpoint=tmp_path / "no" / "where").fit(x, y, seeds)
@@ -144,8 +184,12 @@ def test_other_spaces_and_damaged_states_are_refused(tmp_path, rotated):
     again = fit(x, y)  # all of it recalled
     np.testing.assert_array_equal(first.match_, again.match_)
     assert first.history_ == again.history_
-    with pytest.raises(InputError, match="files or seeds was"):
-        fit(x, -y)
+    changed = y.copy()
+    changed[7, 3] += 1e-3
+    with pytest.raises(InputError, match="whose Y differs"):
+        fit(x, changed)
+    with pytest.raises(InputError, match="whose X differs"):
+        fit(x[::-1], y)
     (tmp_path / "states" / "chance.safetensors").write_bytes(b"broken")
     with pytest.raises(InputError, match="chance.safetensors: cannot be read"):
         fit(x, y)

@@ -132,3 +132,26 @@ def test_the_default_precision_keeps_the_pairs_of_float32(words):
     default = match_csls(x, y)
     assert (default.partner == exact.partner).float().mean() >= 0.995
     assert (default.mutual == exact.mutual).float().mean() >= 0.995
+
+
+@pytest.mark.parametrize("room", [163, 99])
+def test_kernels_fit_on_smaller_chips(monkeypatch, room):
+    """As much shared memory as an A100 has, or a consumer card: less comes at a time, and the results are the same."""
+    from kedge.matching import fused
+
+    a, b = (rows.cuda() for rows in two_spaces(1000, 777, 300))
+    bias, values = torch.zeros(777, device="cuda"), torch.randn(777, 200, device="cuda")
+    launch, compiled = fused._launch, []
+    monkeypatch.setattr(fused, "shared_memory", lambda device: room * 1024 - 4096)
+    monkeypatch.setattr(fused, "_launch", lambda *given, **more: compiled.append(launch(*given, **more)))
+    for precision in ("bf16", "tf32", "float32"):
+        similarity, tolerance = a @ b.T, 2 * TOLERANCES[precision]
+        total = fused.log_sum_exp(a, b, 1.0, bias, precision=precision)
+        torch.testing.assert_close(total, similarity.logsumexp(dim=1), rtol=0, atol=tolerance)
+        best = fused.best_two(a, b, bias, precision=precision)[1]
+        torch.testing.assert_close(best, similarity.amax(dim=1), rtol=0, atol=tolerance)
+        nearest = fused.top_k(a, b, 10, precision=precision)[0]
+        torch.testing.assert_close(nearest, similarity.topk(10, dim=1).values, rtol=0, atol=tolerance)
+        means = fused.barycentres(a, b, values, 1.0, bias, precision=precision)[0]
+        torch.testing.assert_close(means, similarity.softmax(dim=1) @ values, rtol=0, atol=tolerance)
+    assert max(kernel.metadata.shared for kernel in compiled) <= room * 1024

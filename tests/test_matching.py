@@ -13,6 +13,7 @@ from kedge import InputError
 from kedge.geometry import unit
 from kedge.matching import (
     BlockedSoftmin,
+    Rows,
     assign_distinct,
     best_partners,
     greatest,
@@ -170,6 +171,38 @@ def test_transport_step_is_one_iteration_of_sinkhorn():
     ours = transport_step(a, b, potential, epsilon).potential
     loop = sinkhorn(BlockedSoftmin(a, b), epsilon, max_iter=1, start=potential).g
     torch.testing.assert_close(ours - ours.mean(), loop - loop.mean(), rtol=1e-4, atol=1e-5)
+
+
+class Parted(Rows):
+    """Rows that come a few at a time, as from other processes."""
+
+    def parts(self):
+        for first in range(0, len(self), 7):
+            yield first, self.own[first : first + 7]
+
+
+@given(sizes)
+@settings(max_examples=60, deadline=None)
+def test_matching_part_by_part_is_matching_at_once(size):
+    """Also with exact ties, of which small whole numbers make plenty."""
+    n, m, seed = size
+    chance = torch.Generator().manual_seed(seed)
+    a, b = (torch.randint(-2, 3, (count, 3), generator=chance).float() for count in (n, m))
+    penalties = torch.randint(0, 3, (n + m,), generator=chance).float()
+    parts = Parted(a, (0, n)), Parted(b, (0, m))
+    at_once, by_parts = (best_partners(*pair, penalties[:n], penalties[n:]) for pair in ((a, b), parts))
+    scores = a @ b.T - penalties[n:]
+    clear = (scores == scores.amax(dim=1, keepdim=True)).sum(dim=1) == 1
+    torch.testing.assert_close(by_parts[1][clear], at_once[1][clear])
+    assert bool((by_parts[1][~clear] <= 0).all())  # which of two equal partners it is, is anyone's guess
+    for partner, _ in (at_once, by_parts):
+        torch.testing.assert_close(scores.gather(1, partner[:, None])[:, 0], scores.amax(dim=1))
+    torch.testing.assert_close(hubness(*parts), hubness(a, b))
+    if n <= m:
+        assigned = [assign_distinct(a, of, penalties[n:]) for of in (b, parts[1])]
+        totals = [scores[torch.arange(n), chosen].sum() for chosen in assigned]
+        assert totals[0] == totals[1]
+        assert len(set(assigned[1].tolist())) == n
 
 
 def test_on_a_cpu_the_blocked_path_serves(monkeypatch):

@@ -119,7 +119,6 @@ with several_processes(torch.device("cpu")) as here:
     assert abs(ours.sharpness - step.sharpness) < 1e-5
     chosen = torch.tensor([100, 3, 3, 50])
     assert torch.equal(x.take(chosen), a[chosen]) and torch.equal(x.gathered(), a)
-    kept = torch.ones(67, dtype=torch.bool); kept[:30] = False
     assert torch.equal(y.without(torch.arange(30)).gathered(), b[30:])  # the first process has none left
     fewer, less = match_csls(x, y.without(torch.arange(30))), match_csls(a, b[30:])
     close(fewer.margin, less.margin)

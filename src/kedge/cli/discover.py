@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from contextlib import nullcontext
 from pathlib import Path
@@ -48,7 +49,7 @@ The seeds are two columns of keys (X, then Y): .tsv, .csv, or separated by white
 RUN gets anchors.tsv, pairs.tsv, seeds.tsv (which says which seeds look wrong), unmatched.tsv (the rows in no pair),
 run.json, and the vectors and the map as .safetensors.
 What a discovery has reached is kept in RUN.checkpoint after every round, until RUN is written.
-Exit code 3: written, but the result is not healthy (see --force).""",
+Exit code 3: written, but the result is not healthy (see --force); torchrun turns that into 1.""",
     )
     parser.set_defaults(divides_work=True)
     add_spaces(parser)
@@ -131,7 +132,7 @@ def _run(arguments: argparse.Namespace, here: Processes) -> int:
 
     if here.leads:
         check_target(arguments.out, overwrite=arguments.overwrite)
-        _settle_checkpoint(arguments)
+        _check_checkpoint(arguments)
     began = time.perf_counter()
     share = (here.rank, here.count)
     x = read_embeddings(arguments.x, limit=arguments.limit, share=share)
@@ -142,6 +143,10 @@ def _run(arguments: argparse.Namespace, here: Processes) -> int:
         together = "" if here.alone else f", {here.count} processes"
         note(f"{x.source}: {len(x)} x {x.dim}, {y.source}: {len(y)} x {y.dim}, {len(seeds) or 'no'} seeds{together}")
     _require_memory(arguments, x, y)
+    if here.leads and arguments.overwrite and not arguments.resume:
+        discard(_checkpoint(arguments))
+    keeps_state = arguments.method == "alternate"
+    resumed = keeps_state and _checkpoint(arguments).is_dir()
     read_seconds = time.perf_counter() - began
 
     with progress_bar() if here.leads else nullcontext() as on_step:
@@ -156,15 +161,16 @@ def _run(arguments: argparse.Namespace, here: Processes) -> int:
             device=arguments.device,
             precision=arguments.precision,
             random_state=arguments.random_state,
-            checkpoint=_checkpoint(arguments) if arguments.method == "alternate" else None,
+            checkpoint=_checkpoint(arguments) if keeps_state else None,
             on_step=on_step,
         ).fit(x, y, seeds, anchors)
     if here.leads:
         seconds = time.perf_counter() - began
         timings = {"read_seconds": round(read_seconds, 3), "fit_seconds": round(seconds - read_seconds, 3)}
-        extra = {"inputs": _inputs(arguments, x, y), "limit": arguments.limit, "timings": timings}
+        extra = {"inputs": _inputs(arguments, x, y), "limit": arguments.limit, "timings": timings, "resumed": resumed}
         discovery.save(arguments.out, overwrite=arguments.overwrite, extra=extra)
-        discard(_checkpoint(arguments))
+        if keeps_state:
+            discard(_checkpoint(arguments))
         _tell(discovery, arguments, len(x), len(y), seconds)
     here.object_from_first(None)  # the others wait until it is written, and fail if it cannot be
     return 0 if arguments.force or discovery.health_.verdict == "aligned" else EXIT_UNHEALTHY
@@ -172,21 +178,21 @@ def _run(arguments: argparse.Namespace, here: Processes) -> int:
 
 def _checkpoint(arguments: argparse.Namespace) -> Path:
     """Where the state of an unfinished run is kept: beside the run."""
-    return Path(f"{arguments.out}.checkpoint")
+    out: Path = arguments.out.resolve()
+    return out.with_name(f"{out.name}.checkpoint")
 
 
-def _settle_checkpoint(arguments: argparse.Namespace) -> None:
-    """Go on from an unfinished run, or start over, but only as asked."""
+def _check_checkpoint(arguments: argparse.Namespace) -> None:
+    """Refuse to lose an unfinished run, or to go on where that cannot be."""
     from kedge.cli.output import note
-    from kedge.discovery import discard
     from kedge.errors import InputError
 
     folder = _checkpoint(arguments)
+    if arguments.resume and arguments.method == "paper":
+        raise InputError("--resume: the paper's optimiser keeps no state to go on from; leave it out")
     if arguments.resume:
         note(f"going on from {folder}" if folder.is_dir() else f"nothing to go on from in {folder}; starting")
-    elif arguments.overwrite:
-        discard(folder)
-    elif folder.is_dir():
+    elif folder.is_dir() and not arguments.overwrite:
         raise InputError(
             f"{folder}: an unfinished discovery is kept there; go on with it by --resume, or start over by --overwrite"
         )
@@ -203,8 +209,9 @@ def _require_memory(arguments: argparse.Namespace, x: Embeddings, y: Embeddings)
         return
     # Both spaces are held normalised, X once more when it is mapped into Y, and Y while confidence is measured.
     rows = x.vectors.nbytes + 2 * y.vectors.nbytes + 4 * len(x) * y.dim
-    needed = arguments.memory + rows // processes().count
-    needed += _FINGERPRINT_BYTES * (min(len(x), FINGERPRINT_ROWS) + min(len(y), FINGERPRINT_ROWS))
+    each = arguments.memory + rows // processes().count
+    each += _FINGERPRINT_BYTES * (min(len(x), FINGERPRINT_ROWS) + min(len(y), FINGERPRINT_ROWS))
+    needed = each * int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     require_memory(needed, "--memory and the spaces", "give a smaller --memory, or fewer rows with --limit")
 
 

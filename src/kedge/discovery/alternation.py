@@ -11,20 +11,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from kedge.discovery.alignment import Alignment, fit_map, pair_moments
 from kedge.discovery.anchors import place_free_anchors, snap
-from kedge.discovery.annealing import Finished, anneal, finish
+from kedge.discovery.annealing import Finished, anneal, finish, leading_axes
 from kedge.discovery.journal import Journal
 from kedge.discovery.judgement import Health
 from kedge.discovery.problem import Problem
 from kedge.discovery.schedule import FINISH_ROWS, Schedule
 from kedge.discovery.start import rotation_at_start, shared_coordinates
 from kedge.discovery.suspects import suspect_seeds
-from kedge.geometry import principal_axes, unit
+from kedge.geometry import unit
 from kedge.matching import Match
 
 # Finishing rounds after which an attempt is judged; only the best is finished to the end.
@@ -40,7 +41,7 @@ def discover_by_alternation(
     journal: Journal,
 ) -> Alignment:
     """Try the schedules in turn until the result is aligned; keep the healthiest, and place the anchors."""
-    attempts: list[tuple[Health, Finished]] = []
+    attempts: list[_Attempt] = []
     ground = None
     sample = problem.sample_of_x(FINISH_ROWS, generator)
     for number, schedule in enumerate(schedules, start=1):
@@ -51,15 +52,15 @@ def discover_by_alternation(
         rounds = min(_ROUNDS_TO_JUDGE, schedule.finish_rounds)
         start = partial(_rotation, ground, schedule, notes)
         finished = finish(problem, start, rounds, notes, sample=sample)
-        attempts.append((health_of(finished.match), finished))
-        if attempts[-1][0].verdict == "aligned":
+        attempts.append(_Attempt(finished, health_of(finished.match), schedule.finish_rounds - rounds, notes))
+        if attempts[-1].health.verdict == "aligned":
             break
-    health, best = max(attempts, key=lambda attempt: attempt[0].score)
-    if not best.settled and schedule.finish_rounds > rounds:
-        share = float(best.match.mutual.float().mean())
+    chosen = max(attempts, key=lambda attempt: attempt.health.score)
+    best, health = chosen.finished, chosen.health
+    if not best.settled and chosen.rounds_left:
         further = partial(fit_map, problem, *best.match.pairs())
-        left, notes = schedule.finish_rounds - rounds, journal.of("further", told)
-        best = finish(problem, further, left, notes, sample=sample, share_before=share)
+        notes = chosen.journal.of("further")
+        best = finish(problem, further, chosen.rounds_left, notes, sample=sample, share_before=best.share)
     rows_x, rows_y = best.match.pairs()
     vectors = problem.x.take(anchors)
     free = place_free_anchors(pair_moments(problem, rows_x, rows_y), vectors)
@@ -68,6 +69,15 @@ def discover_by_alternation(
     final_map = fit_map(trusted, rows_x, rows_y) if bool(suspects.any()) else best.map
     snapped = snap(trusted, anchors, unit(vectors @ final_map), best.match.column_hubness)
     return Alignment(final_map, best.match, free, snapped, suspects, tuple(journal.history), best.settled)
+
+
+class _Attempt(NamedTuple):
+    """What an attempt came to, how many rounds of finishing it has left, and where it reports."""
+
+    finished: Finished
+    health: Health
+    rounds_left: int
+    journal: Journal
 
 
 @dataclass(frozen=True)
@@ -90,7 +100,7 @@ class _Ground:
 
 def _prepare(problem: Problem, schedule: Schedule, generator: torch.Generator, journal: Journal) -> _Ground:
     sample = problem.sample(schedule.sample_size, generator)
-    axes_x, axes_y = (principal_axes(rows.gathered(), min(schedule.rank, rows.dim)) for rows in (sample.x, sample.y))
+    axes_x, axes_y = (leading_axes(rows, schedule.rank) for rows in (sample.x, sample.y))
     shared = shared_coordinates(sample, with_fingerprints=schedule.fingerprints, journal=journal)
     return _Ground(schedule, sample, axes_x, axes_y, *shared)
 

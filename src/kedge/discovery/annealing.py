@@ -15,11 +15,16 @@ from kedge.discovery.problem import Problem
 from kedge.discovery.schedule import Schedule
 from kedge.discovery.start import SEED_SHARE, rotation_with_seeds
 from kedge.discovery.steps import Step
-from kedge.geometry import unit
-from kedge.matching import Match, Rows, epsilon_schedule, match_csls, transport_step
+from kedge.geometry import principal_axes, unit
+from kedge.matching import Match, Rows, epsilon_schedule, match_csls, processes, transport_step
 
 # The hard finish stops when the share of mutual pairs moves by less.
 _SETTLED = 0.002
+
+
+def leading_axes(rows: Rows, rank: int) -> Tensor:
+    """At most `rank` principal axes (d, k) of rows that every process holds, the same to the last sign in each."""
+    return processes().from_first(principal_axes(rows.gathered(), min(rank, rows.dim)))
 
 
 def anneal(
@@ -61,11 +66,15 @@ def anneal(
 
 @dataclass(frozen=True)
 class Finished:
-    """A match of all rows, the map (dx, dy) it was made with, and whether the rounds settled."""
+    """A match of all rows, the map (dx, dy) it was made with, and whether the rounds settled.
+
+    `share` is the share of mutual pairs in the last round, which may have been one on a sample.
+    """
 
     match: Match
     map: Tensor
     settled: bool
+    share: float
 
 
 def finish(
@@ -89,7 +98,7 @@ def finish(
     else:
         done, current, share = int(kept["round"]), kept["map"], float(kept["share"])
         if "settled" in kept:
-            return Finished(match_from(kept), current, bool(kept["settled"]))
+            return Finished(match_from(kept), current, bool(kept["settled"]), share)
     for index in range(done + 1, rounds + 1):
         match = _match(on, current)
         previous, share = share, float(match.mutual.float().mean())
@@ -102,7 +111,7 @@ def finish(
     if on is not problem:
         match = _match(problem, current)
     journal.keep("finish", round=index, map=current, share=share, settled=settled, **match_state(match))
-    return Finished(match, current, settled)
+    return Finished(match, current, settled, share)
 
 
 def _match(problem: Problem, linear_map: Tensor) -> Match:

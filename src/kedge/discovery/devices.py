@@ -28,6 +28,8 @@ def resolve_device(name: str) -> torch.device:
         device = torch.device(name)
     except RuntimeError as error:
         raise InputError(f"device must be 'auto', 'cpu', 'cuda' or 'cuda:N', got {name!r}") from error
+    if device.index is not None and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise InputError(f"device {name!r} was asked for by several processes; say 'cuda', and each takes its own")
     if device.type == "cuda" and not torch.cuda.is_available():
         raise InputError(f"device {name!r} was asked for, but torch {torch.__version__} sees no CUDA GPU; use 'cpu'")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -35,7 +34,7 @@ from kedge.spaces import Embeddings
 Method = Literal["alternate", "paper"]
 AnchorKind = Literal["free", "snapped", "seeds"]
 
-_ROWS_TO_KNOW_A_SPACE_BY = 1000
+_ROWS_AT_ONCE = 16_384
 _FEWEST_SEEDS = {("alternate", "seeds"): 0, ("paper", "seeds"): 3, ("paper", "random"): 1}
 
 
@@ -218,7 +217,7 @@ class AnchorDiscovery(Parameters):
         self, problem: Problem, anchors: Tensor, generator: torch.Generator, journal: Journal
     ) -> tuple[Alignment, Health, Confidence]:
         """Run the method, judge what it found, and measure how sure each pair is."""
-        judge = Judge(problem, self.random_state, journal)
+        judge = Judge(problem, self.random_state, journal.apart())
         if self.method == "paper":
             settings = self.paper or PaperSettings()
             alignment = discover_by_paper(problem, anchors, self.init, settings, generator, journal)
@@ -226,7 +225,7 @@ class AnchorDiscovery(Parameters):
             schedules = (self.schedule,) if self.schedule else schedules_for(len(problem.seeds_x))
             alignment = discover_by_alternation(problem, anchors, schedules, judge.health, generator, journal)
         health = judge.health(alignment.match)
-        return alignment, health, measure_confidence(problem, alignment.match, health, generator, journal)
+        return alignment, health, measure_confidence(problem, alignment.match, health, generator, journal.apart())
 
     def _learn(
         self, problem: Problem, anchors: Tensor, alignment: Alignment, health: Health, confidence: Confidence
@@ -282,12 +281,17 @@ class AnchorDiscovery(Parameters):
         """A new journal; or the one of an unfinished fit of the same spaces, to go on with."""
         if self.checkpoint is None:
             return Journal(self.on_step)
-        checkpoint, steps = Checkpoint(Path(self.checkpoint)), None
-        if processes().leads:
-            settings = storage.settings_of(self)
-            for name in ("device", "memory_budget"):  # change how it is computed, not what
-                del settings[name]
-            steps = checkpoint.open(settings | {"files or seeds": _digest(x, y, seeds, anchors)})
+        settings = storage.settings_of(self)
+        for name in ("device", "memory_budget"):  # change how it is computed, not what
+            del settings[name]
+        inputs = {
+            "X": _checksum(x.vectors),
+            "Y": _checksum(y.vectors),
+            "seeds": _checksum(seeds),
+            "anchors": None if anchors is None else _checksum(anchors[:, None]),
+        }
+        checkpoint = Checkpoint(Path(self.checkpoint))
+        steps = checkpoint.open(inputs, settings) if processes().leads else None
         return Journal(self.on_step, checkpoint, processes().object_from_first(steps))
 
     # -- using ------------------------------------------------------------------------------------
@@ -347,15 +351,18 @@ class AnchorDiscovery(Parameters):
             raise NotFittedError("this AnchorDiscovery is not fitted yet; call fit first")
 
 
-def _digest(x: Embeddings, y: Embeddings, seeds: NDArray[np.int64], anchors: NDArray[np.int64] | None) -> str:
-    """A digest of the seeds, the anchors, and rows from all over both spaces."""
-    digest = hashlib.sha256()
-    for space in (x, y):
-        some = np.linspace(0, len(space) - 1, min(len(space), _ROWS_TO_KNOW_A_SPACE_BY)).astype(np.int64)
-        digest.update(f"{len(space)} x {space.dim}".encode() + space.vectors[some].tobytes())
-    for chosen in (seeds, anchors):
-        digest.update(b"none" if chosen is None else chosen.tobytes())
-    return digest.hexdigest()
+def _checksum(matrix: NDArray[Any]) -> str:
+    """A number that changes when any number of a matrix (n, d) does, or its place; processes look at their own rows."""
+    own = processes().share(len(matrix))
+    width = matrix.dtype.itemsize * matrix.shape[1] // 4  # in words of 32 bits
+    weights = np.random.default_rng(0).integers(2**63, size=width, dtype=np.uint64) * 2 + 1
+    total = np.zeros(1, dtype=np.uint64)
+    for begin in range(own.start, own.stop, _ROWS_AT_ONCE):
+        words = np.ascontiguousarray(matrix[begin : min(begin + _ROWS_AT_ONCE, own.stop)]).view(np.uint32)
+        places = np.arange(begin, begin + len(words), dtype=np.uint64) * 2 + 1
+        total += ((words.astype(np.uint64) @ weights) * places).sum()  # all modulo 2**64
+    summed = processes().sum(torch.from_numpy(total.view(np.int64)))
+    return f"{len(matrix)} x {matrix.shape[1]}, {int(summed) % 2**64:016x}"
 
 
 def _key_pairs(x: Embeddings, y: Embeddings, rows: NDArray[np.int64]) -> list[tuple[str, str]]:

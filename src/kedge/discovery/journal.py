@@ -31,6 +31,10 @@ class Journal:
         """The same journal for a part of the work."""
         return replace(self, stage=f"{self.stage}{stage}-", attempt=attempt or self.attempt)
 
+    def apart(self) -> Journal:
+        """The same journal for work whose steps are no part of the discovery's history."""
+        return replace(self, history=[])
+
     def tell(self, step: Step) -> None:
         """Report a step that is done."""
         step = replace(step, attempt=self.attempt)

@@ -17,12 +17,12 @@ import torch
 from torch import Tensor
 
 from kedge.discovery.alignment import fit_map
-from kedge.discovery.annealing import anneal, finish
+from kedge.discovery.annealing import anneal, finish, leading_axes
 from kedge.discovery.journal import Journal
 from kedge.discovery.problem import Problem
 from kedge.discovery.schedule import Schedule
 from kedge.discovery.steps import Step
-from kedge.geometry import orthogonal_map, principal_axes, unit
+from kedge.geometry import orthogonal_map, unit
 from kedge.matching import Match, Rows, row_blocks
 
 Verdict = Literal["aligned", "doubtful", "not aligned"]
@@ -82,9 +82,8 @@ class Judge:
     def _by_chance(self) -> list[float]:
         """Agreement after a few random starts, where there are enough pairs to tell."""
         sample = self._problem.without_seeds().sample(_SAMPLE, self._generator())
-        rows = sample.x.gathered(), sample.y.gathered()
-        axes_x, axes_y = (principal_axes(v, min(_CHANCE_SCHEDULE.rank, v.shape[1])) for v in rows)
-        x, y = unit(rows[0] @ axes_x), unit(rows[1] @ axes_y)
+        axes_x, axes_y = (leading_axes(rows, _CHANCE_SCHEDULE.rank) for rows in (sample.x, sample.y))
+        x, y = unit(sample.x.gathered() @ axes_x), unit(sample.y.gathered() @ axes_y)
         kept = self._journal.recall("chance", x.device)
         rates = [] if kept is None else kept["rates"].tolist()
         for start in range(len(rates) + 1, _CHANCE_STARTS + 1):

@@ -146,7 +146,11 @@ def save(discovery: AnchorDiscovery, folder: Path, *, overwrite: bool, extra: Ma
 
 def settings_of(discovery: AnchorDiscovery) -> dict[str, Any]:
     """What a discovery was asked for, in plain types; not where it reports to or keeps its state."""
-    settings = {name: value for name, value in discovery.get_params().items() if name not in ("on_step", "checkpoint")}
+    settings = {
+        name: value.item() if isinstance(value, np.generic) else value
+        for name, value in discovery.get_params().items()
+        if name not in ("on_step", "checkpoint")
+    }
     settings["schedule"] = discovery.schedule and asdict(discovery.schedule)
     settings["paper"] = discovery.paper and asdict(discovery.paper)
     return settings

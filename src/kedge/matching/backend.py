@@ -52,5 +52,9 @@ def using_precision(precision: Precision) -> Iterator[None]:
 
 @cache
 def _triton_works(device: torch.device) -> bool:
-    # Tensor cores that know tf32 and bfloat16 came with compute capability 8.
-    return find_spec("triton") is not None and torch.cuda.get_device_capability(device) >= (8, 0)
+    # Tensor cores that know tf32 and bfloat16 came with compute capability 8, tensor descriptors with Triton 3.4.
+    try:
+        described = find_spec("triton.tools.tensor_descriptor") is not None
+    except ModuleNotFoundError:
+        return False
+    return described and torch.cuda.get_device_capability(device) >= (8, 0)

@@ -33,6 +33,9 @@ _SLOTS: Any = tl.constexpr(MOST_FUSED_NEIGHBOURS)
 _TO_TWO: Any = tl.constexpr(1.4426950408889634)
 # Widths that inner dimensions are padded to, in numbers, and what a step of the product takes: 128 bytes.
 _STEP = {torch.bfloat16: 64, torch.float32: 32}
+_STEP_BYTES = 128
+# Of the chips that the kernels run on, where torch does not tell.
+_LEAST_SHARED_MEMORY = 99 * 1024
 
 
 class _Shape(NamedTuple):
@@ -99,14 +102,15 @@ def barycentres(
     means = torch.empty(len(a), values.shape[1], device=a.device)
     total, peak = torch.empty(2, len(a), device=a.device)
     width = max(16, triton.next_power_of_2(values.shape[1]))  # tensor cores take no fewer
-    shape = _barycentre_shape(width, precision)
-    weighed = _described(prepare(values, precision), shape.columns, width)
-    tensors = (weighed, bias.contiguous(), means, total, peak)
+    weighed = prepare(values, precision)
+    shape = _fitted(_barycentre_shape(width, precision), a.device, width * weighed.element_size())
+    tensors = (_described(weighed, shape.columns, width), bias.contiguous(), means, total, peak)
     _launch(_barycentres, a, b, tensors, (scale, values.shape[1]), precision, shape, BV=width)
     return means, total, peak
 
 
 # Chosen by measuring on an H200 (`python benchmarks/fused.py`); one for each kernel, so that little is compiled.
+# `_fitted` makes less of them where a chip has less shared memory.
 _SHAPES = {
     "log_sum_exp": _Shape(128, 256, 8, 3),
     "best_two": _Shape(128, 256, 8, 4),
@@ -122,6 +126,28 @@ def _barycentre_shape(width: int, precision: Precision) -> _Shape:
     return _Shape(128, 128, 8, 2) if precision == "bf16" else _Shape(128, 64, 8, 3)
 
 
+def _fitted(shape: _Shape, device: torch.device, width: int = 0) -> _Shape:
+    """The shape, or a smaller one whose tiles fit on the chip: fewer on their way at once, then narrower ones.
+
+    `width` is how many bytes a column brings along besides its step of 128 bytes.
+    """
+    room = shared_memory(device)
+    while shape.stages * ((shape.rows + shape.columns) * _STEP_BYTES + shape.columns * width) > room:
+        if shape.stages > 1:
+            shape = shape._replace(stages=shape.stages - 1)
+        elif shape.columns > 16:
+            shape = shape._replace(columns=shape.columns // 2)
+        else:
+            break  # let the compiler say it
+    return shape
+
+
+def shared_memory(device: torch.device) -> int:
+    """Bytes that the tiles of a program can take, with some left for reductions."""
+    properties: Any = torch.cuda.get_device_properties(device)
+    return int(getattr(properties, "shared_memory_per_block_optin", _LEAST_SHARED_MEMORY)) - 4096
+
+
 def _launch(
     kernel: Any,
     a: Tensor,
@@ -131,15 +157,21 @@ def _launch(
     precision: Precision,
     shape: _Shape | None = None,
     **constants: int,
-) -> None:
-    """Run a kernel over all rows of a (n, d) against b (m, d), whose descriptors come before its other arguments."""
+) -> Any:
+    """Run a kernel over all rows of a (n, d) against b (m, d), whose descriptors come before its other arguments.
+
+    Returns the kernel as compiled.
+    """
     name = kernel.__name__.removeprefix("_")
-    shape = shape or (_EXACT_SHAPE if precision == "float32" else _SHAPES[name])
+    if shape is None:
+        shape = _fitted(_EXACT_SHAPE if precision == "float32" else _SHAPES[name], a.device)
+    CALLS[name] += 1
+    if not len(a):
+        return None
     left, right = prepare(a, precision), prepare(b, precision)
     step = _STEP[left.dtype]
-    CALLS[name] += 1
     with torch.cuda.device(a.device):
-        kernel[(triton.cdiv(len(a), shape.rows),)](
+        return kernel[(triton.cdiv(len(a), shape.rows),)](
             _described(left, shape.rows, step), _described(right, shape.columns, step), *tensors, len(a), len(b),
             *numbers, D=left.shape[1], BK=step, BM=shape.rows, BN=shape.columns,
             HOW="ieee" if precision == "float32" else "tf32", STAGES=shape.stages, num_warps=shape.warps,

@@ -115,10 +115,10 @@ def several_processes(device: torch.device) -> Iterator[Processes]:
 
     They talk by NCCL where each has a GPU of its own, otherwise by gloo.
     """
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+    ours = not dist.is_initialized()
+    if ours and int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield ALONE
         return
-    ours = not dist.is_initialized()
     if ours:
         here_too = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
         own_gpu = device.type == "cuda" and here_too <= torch.cuda.device_count()

@@ -54,8 +54,10 @@ class Rows:
     @property
     def span(self) -> slice:
         """Which rows are `own`."""
-        rank = processes().rank
-        return slice(self.bounds[rank], self.bounds[rank + 1])
+        here = processes()
+        if len(self.bounds) != here.count + 1:
+            raise RuntimeError("these rows were divided among other processes than those that are at work now")
+        return slice(self.bounds[here.rank], self.bounds[here.rank + 1])
 
     def pieces(self) -> Iterator[Tensor]:
         """Own rows, some thousands at a time."""
