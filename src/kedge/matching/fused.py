@@ -103,7 +103,7 @@ def barycentres(
     total, peak = torch.empty(2, len(a), device=a.device)
     width = max(16, triton.next_power_of_2(values.shape[1]))  # tensor cores take no fewer
     weighed = prepare(values, precision)
-    shape = _fitted(_barycentre_shape(width, precision), a.device, width * weighed.element_size())
+    shape = _fitted(_barycentre_shape(width, precision, a.device), a.device, width * weighed.element_size())
     tensors = (_described(weighed, shape.columns, width), bias.contiguous(), means, total, peak)
     _launch(_barycentres, a, b, tensors, (scale, values.shape[1]), precision, shape, BV=width)
     return means, total, peak
@@ -119,9 +119,9 @@ _SHAPES = {
 _EXACT_SHAPE = _Shape(64, 64, 8, 2)
 
 
-def _barycentre_shape(width: int, precision: Precision) -> _Shape:
-    """Means of many values leave less room for the tile."""
-    if precision == "float32" or width > 256:
+def _barycentre_shape(width: int, precision: Precision, device: torch.device) -> _Shape:
+    """Means of many values leave less room for the tile, and pass through shared memory once more on their way out."""
+    if precision == "float32" or 128 * width * 4 > min(shared_memory(device), 128 * 256 * 4):
         return _Shape(64, 32, 8, 2)
     return _Shape(128, 128, 8, 2) if precision == "bf16" else _Shape(128, 64, 8, 3)
 
