@@ -8,6 +8,8 @@ The others are optional; one that is missing or fails gets a row that says why:
     pip install pykeops POT ott-jax 'jax<0.9' faiss-cpu                                     OTT 0.6 wants an older JAX
     pip install pykeops POT ott-jax 'jax[cuda12]<0.9' faiss-gpu-cu12 flash-sinkhorn         on a GPU
 
+KeOps 2.3 may crash beside a torch that brings its own C++ library; LD_PRELOAD=.../libstdc++.so.6 helps.
+
 Each is held to float64 on the first 512 rows; "error" is the greatest difference, in units of similarity. Times are of
 whole calls, taken in turns; "ready in" is what comes before: loading, compiling, tuning and a first call. TFLOP/s count
 one product (2 n m d) for each reduction, whether or not it was made anew. Memory is what a call takes beyond what was
