@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from kedge import AnchorDiscovery, Step
+from kedge import AnchorDiscovery
 from kedge.experiments.pairs_of_spaces import WORD_PAIRS, Task, draw_task, load_pair
-from setting import add_data_option, describe_machine, forget_peak, peak_megabytes
+from setting import StageClock, add_data_option, describe_machine, forget_peak, peak_megabytes
 
 
 def main() -> None:
@@ -62,20 +62,12 @@ def main() -> None:
 
 def fit(task: Task, device: str, precision: str) -> tuple[float, dict[str, float], AnchorDiscovery]:
     """Seconds in all, seconds up to the end of each stage's steps, and what was found."""
-    stages: dict[str, float] = {}
-    began = last = time.perf_counter()
-
-    def on_step(step: Step) -> None:
-        nonlocal last
-        now = time.perf_counter()
-        stages[step.stage] = stages.get(step.stage, 0.0) + now - last
-        last = now
-
-    discovery = AnchorDiscovery(device=device, precision=precision, on_step=on_step)
+    began, clock = time.perf_counter(), StageClock()
+    discovery = AnchorDiscovery(device=device, precision=precision, on_step=clock)
     discovery.fit(task.x, task.y, task.seeds, anchors=task.anchors)
     if torch.cuda.is_available():
         torch.cuda.synchronize()
-    return time.perf_counter() - began, stages, discovery
+    return time.perf_counter() - began, clock.seconds, discovery
 
 
 if __name__ == "__main__":

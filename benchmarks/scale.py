@@ -20,10 +20,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from kedge import AnchorDiscovery, Embeddings, Step
+from kedge import AnchorDiscovery, Embeddings
 from kedge.discovery.devices import resolve_device
 from kedge.spaces.atomic import atomic_path
-from setting import describe_machine, forget_peak, peak_megabytes
+from setting import StageClock, describe_machine, forget_peak, peak_megabytes
 
 CLUSTERS, SEEDS = 2000, 15
 BLOCK = 65_536
@@ -55,26 +55,18 @@ def main() -> None:
 
 def discover(folder: Path, truth: np.ndarray, device: str) -> dict[str, object]:
     """Fit, and say what it took."""
-    stages: dict[str, float] = {}
     forget_peak()
-    began = last = time.perf_counter()
-
-    def on_step(step: Step) -> None:
-        nonlocal last
-        now = time.perf_counter()
-        stages[step.stage] = stages.get(step.stage, 0.0) + now - last
-        last = now
-
+    began, clock = time.perf_counter(), StageClock()
     keys = [str(row) for row in range(len(truth))]
     x, y = (Embeddings(keys, np.load(folder / name, mmap_mode="r")) for name in ("x.npy", "y.npy"))
     seeds = np.stack([np.arange(SEEDS), truth[:SEEDS]], axis=1)
-    discovery = AnchorDiscovery(device=device, on_step=on_step).fit(x, y, seeds)
+    discovery = AnchorDiscovery(device=device, on_step=clock).fit(x, y, seeds)
     return {
         "machine": describe_machine(device),
         "rows": len(x),
         "dim": x.dim,
         "seconds": time.perf_counter() - began,
-        "stages": stages,
+        "stages": clock.seconds,
         "rows_right": float(np.mean(discovery.match_ == truth)),
         "pairs": len(discovery.pairs_),
         "verdict": discovery.health_.verdict,

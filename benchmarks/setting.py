@@ -1,4 +1,4 @@
-"""What the benchmarks share: where the data are, what machine it is, and how much memory was taken."""
+"""What the benchmarks share: where the data are, what machine it is, how much time and memory was taken."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import ctypes
 import math
 import os
 import re
+import time
 from pathlib import Path
 
 import torch
 
+from kedge import Step
 from kedge.discovery.devices import resolve_device
 
 
@@ -30,6 +32,20 @@ def describe_machine(device_name: str) -> str:
     """What the figures were measured on."""
     device = resolve_device(device_name)
     return torch.cuda.get_device_name(device) if device.type == "cuda" else f"{os.cpu_count()} CPU cores"
+
+
+class StageClock:
+    """An `on_step` that adds up the seconds until the end of each step by stage."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def __call__(self, step: Step) -> None:
+        """Count what went by since the last step."""
+        now = time.perf_counter()
+        self.seconds[step.stage] = self.seconds.get(step.stage, 0.0) + now - self._last
+        self._last = now
 
 
 def forget_peak() -> None:

@@ -87,8 +87,8 @@ def best_partners(
         rival = torch.maximum(torch.maximum(rival, second), torch.minimum(value, best))
         partner = torch.where(best > value, first + column, partner)
         value = torch.maximum(value, best)
-    for column, best in seen[: len(seen) if len(seen) > 1 else 0]:  # the best of a part, but not of all
-        lost = column != partner
+    for column, best in seen:
+        lost = column != partner  # the best of a part, but not of all
         turned_down.scatter_reduce_(0, column[lost], best[lost], "amax")
     turned_down = processes().greatest(turned_down)
     partner, value, rival = a.joined(partner), a.joined(value), a.joined(rival)
