@@ -14,7 +14,7 @@ import kedge
 PACKAGE = Path(kedge.__file__).parent
 
 # A folder may import from those after it. errors.py may be imported by all; data sits beside tasks.
-LAYERS = ("cli", "data", "experiments", "tasks", "discovery", "matching", "geometry", "spaces")
+LAYERS = ("cli", "data", "experiments", "report", "tasks", "discovery", "matching", "geometry", "spaces")
 ANYONE = {"errors", "__version__"}
 
 

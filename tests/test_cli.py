@@ -29,6 +29,7 @@ VERBS = (
     "search",
     "translate",
     "project",
+    "plot",
     "stitch",
     "encode",
     "convert",
@@ -204,9 +205,11 @@ def test_a_bar_for_every_attempt(monkeypatch):
     with progress_bar() as on_step:
         on_step(Step("anneal", 3, 30, {}, "attempt 1 of 3"))
         on_step(Step("chance", 1, 3))
+        on_step(Step("health", 1, 3, {"score": 0.12}, "attempt 1 of 3"))
         on_step(Step("anneal", 5, 100, {}, "attempt 2 of 3"))
     lines = re.sub("\x1b\\[[^A-Za-z]*[A-Za-z]", "\n", shown.getvalue()).splitlines()
-    assert [line for line in lines if line.startswith("kedge:")] == ["kedge: attempt 1 of 3", "kedge: attempt 2 of 3"]
+    told = [line for line in lines if line.startswith("kedge:")]
+    assert told == ["kedge: attempt 1 of 3", "kedge: attempt 1 of 3 came to health 0.12", "kedge: attempt 2 of 3"]
     # What was drawn last: only the bar that is still going has its total left.
     bars = [line for line in lines if " 3/3 " in line or " 1/1 " in line or " 5/100 " in line]
     assert [bar[:22].strip() for bar in bars[-3:]] == ["annealing", "what chance reaches", "annealing"]

@@ -231,7 +231,7 @@ def test_search_finds_the_same_word(fitted, words):
 def test_on_step_sees_every_stage(words, word_seeds):
     steps = []
     AnchorDiscovery(n_anchors=20, device="cpu", on_step=steps.append).fit(*words, word_seeds)
-    assert list(dict.fromkeys(step.stage for step in steps)) == ["anneal", "finish", "chance", "confidence"]
+    assert list(dict.fromkeys(step.stage for step in steps)) == ["anneal", "finish", "chance", "health", "confidence"]
     assert all(1 <= step.index <= step.total for step in steps)
 
 

@@ -21,6 +21,7 @@ from kedge.cli import (
     encode,
     evaluate,
     info,
+    plot,
     project,
     reproduce,
     search,
@@ -29,7 +30,7 @@ from kedge.cli import (
 )
 from kedge.errors import KedgeError
 
-_VERBS = (demo, discover, check, evaluate, search, translate, project, stitch, encode, convert, info, reproduce)
+_VERBS = (demo, discover, check, evaluate, search, translate, project, plot, stitch, encode, convert, info, reproduce)
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130

@@ -53,6 +53,10 @@ def progress_bar() -> Iterator[OnStep]:
         tasks: dict[tuple[str, str], TaskID] = {}
 
         def on_step(step: Step) -> None:
+            if step.stage == "health":  # no bar: a line, which stays
+                if console.is_terminal:
+                    console.print(f"kedge: {step.attempt.split(':')[0]} came to health {step.figures['score']:.2f}")
+                return
             bar = (step.stage, step.attempt)
             if step.attempt and step.attempt not in {attempt for _, attempt in tasks} and console.is_terminal:
                 console.print(f"kedge: {step.attempt}", markup=False)

@@ -179,7 +179,7 @@ def run_reviews(arguments: argparse.Namespace) -> int:
 def _prepare(arguments: argparse.Namespace) -> None:
     """Find out now, not after the work, whether results can be written and figures drawn."""
     from kedge.errors import InputError
-    from kedge.experiments.pictures import require_matplotlib
+    from kedge.report import require_matplotlib
 
     if arguments.out.is_file():
         raise InputError(f"{arguments.out}: is a file; --out needs a folder")
@@ -189,7 +189,7 @@ def _prepare(arguments: argparse.Namespace) -> None:
         if len(set(given)) < len(given):
             raise InputError(f"--{name.replace('_', '-')}: something is given twice: {' '.join(map(str, given))}")
     if not arguments.no_figures:
-        require_matplotlib()
+        require_matplotlib(", or pass --no-figures")
 
 
 def _data_folder(arguments: argparse.Namespace) -> Path:

@@ -24,6 +24,7 @@ from kedge.discovery.judgement import Health
 from kedge.discovery.problem import Problem
 from kedge.discovery.schedule import FINISH_ROWS, Schedule
 from kedge.discovery.start import rotation_at_start, shared_coordinates
+from kedge.discovery.steps import Step
 from kedge.discovery.suspects import suspect_seeds
 from kedge.geometry import unit
 from kedge.matching import Match
@@ -52,8 +53,10 @@ def discover_by_alternation(
         rounds = min(_ROUNDS_TO_JUDGE, schedule.finish_rounds)
         start = partial(_rotation, ground, schedule, notes)
         finished = finish(problem, start, rounds, notes, sample=sample)
-        attempts.append(_Attempt(finished, health_of(finished.match), schedule.finish_rounds - rounds, notes))
-        if attempts[-1].health.verdict == "aligned":
+        health = health_of(finished.match)
+        notes.apart().tell(Step("health", number, len(schedules), {"score": health.score}))
+        attempts.append(_Attempt(finished, health, schedule.finish_rounds - rounds, notes))
+        if health.verdict == "aligned":
             break
     chosen = max(attempts, key=lambda attempt: attempt.health.score)
     best, health = chosen.finished, chosen.health

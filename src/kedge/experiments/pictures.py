@@ -8,9 +8,8 @@ from typing import Any
 
 from torch import Tensor
 
-from kedge.errors import MissingExtraError
 from kedge.geometry import principal_axes, unit
-from kedge.spaces.atomic import atomic_path
+from kedge.report import require_matplotlib, save_figure
 
 # Of these words those that the spaces have; each stands for a neighbourhood.
 _CENTRES = ("school", "water", "music", "doctor", "army")
@@ -51,14 +50,6 @@ def picture_of(keys: Sequence[str], x: Tensor, sets: Mapping[str, tuple[Tensor, 
             for side, flat in (("x", flat_x), ("y", flat_y))
         }
     return points
-
-
-def require_matplotlib() -> None:
-    """Say how to get it, where it is not there."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise MissingExtraError("figures need matplotlib: pip install 'kedge[plot]', or pass --no-figures") from error
 
 
 def draw_picture(points: Mapping[str, Any], name_x: str, name_y: str, stem: Path) -> list[Path]:
@@ -104,15 +95,9 @@ def draw_bars(bars: Mapping[str, Mapping[str, Mapping[str, float]]], measure: st
 
 
 def _save(figure: Any, stem: Path) -> list[Path]:
-    from matplotlib import rc_context
-
-    written = []
-    with rc_context({"svg.hashsalt": "kedge", "svg.fonttype": "none"}):  # the same picture gives the same file
-        for suffix, metadata in ((".png", None), (".svg", {"Date": None})):
-            path = stem.with_name(stem.name + suffix)
-            with atomic_path(path) as temporary:
-                figure.savefig(temporary, dpi=150, format=suffix[1:], metadata=metadata)
-            written.append(path)
+    written = [stem.with_name(stem.name + suffix) for suffix in (".png", ".svg")]
+    for path in written:
+        save_figure(figure, path)
     return written
 
 

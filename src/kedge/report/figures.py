@@ -1,0 +1,129 @@
+"""Figures for papers, by Matplotlib: the spaces, how the discovery converged, and how sure the pairs are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kedge.discovery import AnchorDiscovery, Step
+from kedge.errors import InputError
+from kedge.report.flat import VIEWS, FlatSpaces, flatten
+from kedge.report.saving import require_matplotlib
+from kedge.spaces import Embeddings
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_BLUE, _RED, _GREY = "#1f6f8b", "#d1495b", "0.8"
+_BINS = 40
+
+
+def draw_spaces(discovery: AnchorDiscovery, x: Embeddings, y: Embeddings, most: int = 3000) -> Figure:
+    """X above Y, one column a view. Partners have the same colour, that of X's place among the found anchors, so that
+    spaces that agree look alike; rows in no pair are grey.
+    """
+    require_matplotlib()
+    from matplotlib.figure import Figure
+
+    flat = flatten(discovery, x, y, most)
+    colours = _colours_of(flat)
+    figure = Figure(figsize=(3.2 * len(flat.views), 6.2), layout="constrained")
+    grid = figure.subplots(2, len(flat.views), squeeze=False)
+    for column, (view, places) in zip(grid.T, flat.views.items(), strict=True):
+        column[0].set_title(view, fontsize=9)
+        for axes, points in zip(column, places, strict=True):
+            axes.scatter(*points[flat.pairs :].T, s=2, color=_GREY, linewidths=0, rasterized=True)
+            axes.scatter(*points[: flat.pairs].T, s=4, c=colours, linewidths=0, rasterized=True)
+            axes.set(xticks=[], yticks=[])
+            axes.spines[:].set_color(_GREY)
+        if view != VIEWS[0]:  # comparable, so on the same scale
+            reach = 1.05 * max(float(np.abs(points).max(initial=0)) for points in places)
+            for axes in column:
+                axes.set(xlim=(-reach, reach), ylim=(-reach, reach))
+    for axes, space in zip(grid[:, 0], (x, y), strict=True):
+        axes.set_ylabel(Path(space.source).name)
+    return figure
+
+
+def draw_convergence(discovery: AnchorDiscovery) -> Figure:
+    """How sharp the soft match became while epsilon fell, and how many rows were in mutual pairs while finishing."""
+    require_matplotlib()
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 3.2), layout="constrained")
+    if discovery.method == "paper":
+        axes = figure.subplots()
+        _lines(axes, discovery.history_, "paper", "loss")
+        axes.set(xlabel="step", ylabel="loss")
+        return figure
+    left, right = figure.subplots(1, 2)
+    _lines(left, discovery.history_, "anneal", "sharpness")
+    left.set(xlabel="round of annealing", ylabel="mean greatest share of a row", ylim=(0, 1.03))
+    _lines(right, discovery.history_, "finish", "mutual")
+    right.set(xlabel="round of finishing", ylabel="share of rows in mutual pairs", ylim=(0, 1.03))
+    right.xaxis.get_major_locator().set_params(integer=True)
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
+    if len(left.lines) > 1:
+        left.legend(frameon=False, fontsize=8)
+    return figure
+
+
+def draw_confidence(discovery: AnchorDiscovery) -> Figure:
+    """How sure the pairs are, and the precision to expect of those that are surer than a threshold."""
+    if not len(discovery.pairs_):
+        raise InputError("the run lists no pair, so that there is no confidence to draw")
+    require_matplotlib()
+    from matplotlib.figure import Figure
+
+    confidence = np.sort(discovery.pair_confidence_)[::-1]
+    kept = np.arange(1, len(confidence) + 1)
+    figure = Figure(figsize=(8, 3.2), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    left.hist(confidence, bins=_BINS, range=(min(0.5, float(confidence.min())), 1), color=_BLUE)
+    left.set(xlabel="confidence", ylabel="pairs")
+    precision = confidence.cumsum() / kept
+    right.plot(kept, precision, color=_BLUE)
+    right.set(
+        xlabel="pairs kept, surest first", ylabel="expected precision", ylim=(min(0.9, precision[-1] - 0.02), 1.003)
+    )
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+FIGURES: dict[str, Callable[[AnchorDiscovery, Embeddings, Embeddings], Figure]] = {
+    "spaces": draw_spaces,
+    "convergence": lambda discovery, _x, _y: draw_convergence(discovery),
+    "confidence": lambda discovery, _x, _y: draw_confidence(discovery),
+}
+"""What there is to draw of a run and its two spaces, by kind."""
+
+
+def _colours_of(flat: FlatSpaces) -> NDArray[np.float64]:
+    """A colour (p, 3) for every pair: the hue goes round with the place of X's row, and pales towards the middle."""
+    from matplotlib.colors import hsv_to_rgb
+
+    places = flat.views[VIEWS[2]][0][: flat.pairs].astype(np.float64)
+    radius = np.hypot(*places.T)
+    strength = np.clip(radius / max(float(np.quantile(radius, 0.9)), 1e-12), 0.25, 1) if len(radius) else radius
+    hue = (np.arctan2(places[:, 1], places[:, 0]) / (2 * np.pi)) % 1
+    colours: NDArray[np.float64] = hsv_to_rgb(np.stack([hue, strength, np.full_like(hue, 0.85)], axis=1))
+    return colours
+
+
+def _lines(axes: Axes, history: Sequence[Step], stage: str, figure: str) -> None:
+    """One line an attempt: a figure of a stage's steps by round."""
+    attempts: dict[str, list[float]] = {}
+    for step in history:
+        if step.stage == stage and figure in step.figures:
+            attempts.setdefault(step.attempt, []).append(step.figures[figure])
+    for position, (attempt, values) in enumerate(attempts.items()):
+        colour = (_BLUE, _RED, "#2e8b57")[position % 3]
+        label = attempt.split(":")[0] or stage
+        axes.plot(range(1, len(values) + 1), values, "o-", color=colour, markersize=3, label=label)

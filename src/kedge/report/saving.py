@@ -1,0 +1,39 @@
+"""Figures to files, by Matplotlib where it is installed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from kedge.errors import InputError, MissingExtraError
+from kedge.spaces.atomic import atomic_path, require_target
+
+FORMATS = (".pdf", ".png", ".svg")
+# No dates: the same figure gives the same file.
+_METADATA: dict[str, dict[str, Any]] = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}
+
+
+def require_matplotlib(otherwise: str = "") -> None:
+    """Say how to get it, where it is not there, and what one can do `otherwise`."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError(f"figures need matplotlib: pip install 'kedge[plot]'{otherwise}") from error
+
+
+def require_figure_target(path: Path) -> None:
+    """Refuse at the start of the work what `save_figure` would refuse at its end."""
+    require_matplotlib()
+    if path.suffix.lower() not in FORMATS:
+        raise InputError(f"{path}: the suffix {path.suffix!r} is no format of figures; known are {', '.join(FORMATS)}")
+    require_target(path)
+
+
+def save_figure(figure: Any, path: Path) -> None:
+    """Write a figure to a file whose suffix names its format; complete or not at all."""
+    require_figure_target(path)
+    from matplotlib import rc_context
+
+    suffix = path.suffix.lower()
+    with rc_context({"svg.hashsalt": "kedge", "svg.fonttype": "none"}), atomic_path(path) as temporary:
+        figure.savefig(temporary, dpi=150, format=suffix[1:], metadata=_METADATA.get(suffix))
