@@ -40,6 +40,32 @@ def test_discovery_needs_the_budget_and_not_the_matrix(tmp_path):
     assert float(done.stdout) > 0.99
 
 
+LOADING = """
+import sys, numpy as np, torch
+from kedge.discovery.devices import load_normalised
+np.save(sys.argv[1], np.random.default_rng(0).standard_normal((60_000, 256)).astype(np.float32))
+def of_files():
+    return int([line for line in open("/proc/self/status") if line.startswith("RssFile")][0].split()[1]) / 1024
+vectors = np.load(sys.argv[1], mmap_mode="r")
+before = of_files()
+total = float(vectors.sum(dtype=np.float64))
+read = of_files() - before
+rows, _, _ = load_normalised(vectors, torch.device("cpu"), centre=True)
+assert float(vectors[:1000].sum(dtype=np.float64)) == float(np.load(sys.argv[1])[:1000].sum(dtype=np.float64))
+print(read, of_files() - before)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs Linux's account of memory")
+def test_a_mapped_file_is_let_go_once_it_is_loaded(tmp_path):
+    """Its 59 MB are in memory after a first look, and not beside the normalised rows."""
+    program = [sys.executable, "-c", LOADING, str(tmp_path / "x.npy")]
+    done = subprocess.run(program, check=True, capture_output=True, text=True)
+    read, left = map(float, done.stdout.split())
+    assert read > 50
+    assert left < 20
+
+
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs Linux's account and limit of memory")
 def test_the_limit_would_catch_a_stored_matrix(tmp_path):
     """The check can fail: the same limit stops a program that stores the similarities."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 from typing import Any, overload
 
@@ -52,6 +53,7 @@ def load_normalised(
     for begin in range(0, len(own), _ROWS):
         block = np.array(own[begin : begin + _ROWS])  # a copy: a memory map may be read-only
         loaded[begin : begin + len(block)] = unit(torch.from_numpy(block).to(device))
+    _forget_pages(vectors)
     rows = Rows.divided(loaded, len(vectors))
     if not centre:
         return rows, None, 1.0
@@ -61,6 +63,16 @@ def load_normalised(
         spread += (piece - middle).norm(dim=1).sum()
         piece.copy_(normalise(piece, middle))
     return rows, middle, float(here.sum(spread)) / len(vectors)
+
+
+def _forget_pages(vectors: NDArray[np.float32]) -> None:
+    """Give the memory of a file that was read through a map back to the system; it can be read again."""
+    base: Any = vectors
+    while isinstance(base, np.ndarray):
+        base = base.base
+    # Not of a map that can be written to: changes that are in memory alone would be lost.
+    if isinstance(base, mmap.mmap) and hasattr(base, "madvise") and not vectors.flags.writeable:
+        base.madvise(mmap.MADV_DONTNEED)
 
 
 def refuse_one_direction(rows: Rows, name: str) -> None:
