@@ -79,6 +79,7 @@ STAGES = [
     ("attempt-1-finish", 2),
     ("chance", 2),
     ("confidence", 1),
+    ("false-pairs", 2),
 ]
 
 

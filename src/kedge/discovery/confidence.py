@@ -80,16 +80,20 @@ def measure_confidence(
     per_round = max(1, int(_TAKEN_SHARE * len(rows)))
     rounds = min(5, -(-_TAKEN // per_round))
     journal.tell(Step("confidence", 1, rounds + 1))
-    false_margins = []
+    kept = journal.recall("false-pairs", rows.device)
+    done, false_margins = (0, rows.new_empty(0).double()) if kept is None else (int(kept["round"]), kept["margins"])
     for index in range(rounds):
         bereft = torch.randperm(len(rows), generator=generator)[:per_round].to(rows.device)
+        if index < done:
+            continue
         without = match_csls(mapped, problem.y.without(partners[bereft]), budget=problem.budget)
         margins = without.margin[rows[bereft]]
-        false_margins.append(margins[margins > 0].double().cpu().numpy())
+        false_margins = torch.cat([false_margins, margins[margins > 0].double()])
         journal.tell(Step("confidence", 2 + index, rounds + 1))
+        journal.keep("false-pairs", round=index + 1, margins=false_margins)
     at, probabilities = _probabilities(
         honest.margin[rows].double().cpu().numpy(),
-        np.concatenate(false_margins),
+        false_margins.cpu().numpy(),
         taken=per_round * rounds,
         unpaired=len(problem.x) - len(rows),
     )
