@@ -72,20 +72,20 @@ def writes(self, name, tensors, history):
 checkpoint.Checkpoint.write = writes
 entry_point()
 """
-STAGES = [
-    ("attempt-1-fingerprints", 1),
-    ("attempt-1-anneal", 4),
-    ("attempt-1-finish", 1),
-    ("attempt-1-finish", 2),
-    ("chance", 2),
-    ("confidence", 1),
-    ("false-pairs", 2),
+KILLS = [
+    ("attempt-1-fingerprints", 1, "after"),
+    ("attempt-1-fingerprints", 1, "during"),
+    ("attempt-1-anneal", 4, "after"),
+    ("attempt-1-anneal", 4, "during"),
+    ("attempt-1-finish", 2, "after"),
+    ("chance", 2, "during"),
+    ("confidence", 1, "after"),
+    ("false-pairs", 2, "during"),
 ]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs SIGKILL")
-@pytest.mark.parametrize("when", ["after", "during"])
-@pytest.mark.parametrize(("stage", "rounds"), STAGES)
+@pytest.mark.parametrize(("stage", "rounds", "when"), KILLS)
 def test_killed_at_any_stage_it_goes_on_to_the_same_result(folder, undisturbed, tmp_path, stage, rounds, when):
     states = folder / f"killed-{stage}-{rounds}-{when}.checkpoint"
     (tmp_path / "killed.py").write_text(KILLED)
