@@ -115,13 +115,15 @@ def several_processes(device: torch.device) -> Iterator[Processes]:
 
     They talk by NCCL where each has a GPU of its own, otherwise by gloo.
     """
-    ours = not dist.is_initialized()
+    ours = not (dist.is_available() and dist.is_initialized())  # some builds of torch come without
     if ours and int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield ALONE
         return
     if ours:
         here_too = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
         own_gpu = device.type == "cuda" and here_too <= torch.cuda.device_count()
+        if device.type == "cuda":
+            torch.cuda.set_device(device)  # or NCCL takes the first one in every process
         backend = "cpu:gloo,cuda:nccl" if own_gpu else "gloo"
         _talk(lambda: dist.init_process_group(backend, timeout=_PATIENCE))
     here = Processes(dist.get_rank(), dist.get_world_size())
