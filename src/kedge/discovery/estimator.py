@@ -188,6 +188,7 @@ class AnchorDiscovery(Parameters):
         if min(len(space_x), len(space_y)) < processes().count:
             raise InputError(f"there are fewer rows than processes ({processes().count}); start fewer")
         device = resolve_device(self.device)
+        journal = self._journal(space_x, space_y, seed_rows, anchor_rows)  # looks at the files, which loading lets go
         generator = torch.Generator().manual_seed(self.random_state)
         unit_x, centre_x, _ = load_normalised(space_x.vectors, device, centre=self.center)
         unit_y, centre_y, spread_y = load_normalised(space_y.vectors, device, centre=self.center)
@@ -195,7 +196,6 @@ class AnchorDiscovery(Parameters):
         refuse_one_direction(unit_y, "y")
         seeds_x, seeds_y = torch.from_numpy(seed_rows.T.copy()).to(device)
         problem = Problem(unit_x, unit_y, seeds_x, seeds_y, self.memory_budget, self.center)
-        journal = self._journal(space_x, space_y, seed_rows, anchor_rows)
         if anchor_rows is None:
             chosen = choose_anchors(problem, self.n_anchors, self.anchor_choice, generator)
         else:
