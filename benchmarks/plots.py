@@ -16,6 +16,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
+from kedge.report import save_figure
+
 HERE = Path(__file__).parent
 COLOURS = {"softmin": "#1f6f8b", "best two": "#d1495b", "top 10": "#2e8b57", "means of 150": "#8d6a9f"}
 GREY = "#888888"
@@ -28,7 +30,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=HERE / "results")
     parser.add_argument("--out", type=Path, default=HERE.parent / "docs" / "figures")
     arguments = parser.parse_args()
-    plt.rcParams |= {"svg.hashsalt": "kedge", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
+    plt.rcParams |= {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
     arguments.out.mkdir(exist_ok=True)
     rows = json.loads((arguments.results / "fused-h200.json").read_text())
     against_rows(rows, "seconds", "torch_seconds", "milliseconds", lambda taken: 1000 * np.median(taken))
@@ -41,7 +43,7 @@ def main() -> None:
 
 def against_rows(rows: list[Row], ours: str, plain: str, label: str, figure: Callable[[Any], float]) -> None:
     """Kernels and plain torch over the number of rows, at d = 300 in tf32."""
-    _, panels = plt.subplots(1, 4, figsize=(11, 2.9), sharex=True, sharey=True)
+    _, panels = plt.subplots(1, 4, figsize=(11, 2.9), sharex=True, sharey=True, layout="constrained")
     for axes, (name, colour) in zip(panels, COLOURS.items(), strict=True):
         some = sorted(chosen(rows, name, "tf32", dim=300), key=lambda row: row["rows"])
         counts = [row["rows"] for row in some]
@@ -57,7 +59,7 @@ def against_rows(rows: list[Row], ours: str, plain: str, label: str, figure: Cal
 
 def speed_against_dimensions(rows: list[Row]) -> None:
     """TFLOP/s of the kernels and of the product alone over the number of dimensions, at 50,000 rows."""
-    _, panels = plt.subplots(1, 2, figsize=(9, 3.4))
+    _, panels = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
     for axes, precision in zip(panels, ("tf32", "bf16"), strict=True):
         for name, colour in {"product alone, padded": GREY, **COLOURS}.items():
             some = sorted(chosen(rows, name, precision, rows=50_000), key=lambda row: row["dim"])
@@ -86,8 +88,8 @@ def thousands(axes: Axes) -> None:
 
 
 def save(path: Path) -> None:
-    """Write the figure; the same figures give the same file."""
-    plt.savefig(path, bbox_inches="tight", metadata={"Date": None})
+    """Write the current figure, and be done with it."""
+    save_figure(plt.gcf(), path)
     plt.close()
 
 

@@ -230,6 +230,16 @@ def test_shares_cover_all_rows_evenly():
     assert processes().alone
 
 
+def test_half_of_torchrun_s_variables_is_one_clear_line(folder):
+    environment = {name: value for name, value in os.environ.items() if name != "RANK"} | {"WORLD_SIZE": "2"}
+    done = subprocess.run(
+        [sys.executable, "-m", "kedge", *arguments(folder, "half")], capture_output=True, text=True, env=environment
+    )
+    assert done.returncode == 2
+    assert "cannot be reached" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_other_verbs_and_methods_say_that_they_do_not_divide(monkeypatch, capsys, folder):
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert main(["info", str(folder / "x.npy")]) == 2

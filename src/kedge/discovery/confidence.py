@@ -70,10 +70,12 @@ def measure_confidence(
     if trust == 0:
         return Confidence(match, np.zeros(len(problem.x), dtype=np.float32), 0.0)
     mapped = cross_fitted(problem, match, generator)
-    kept = journal.recall("confidence", problem.y.device)
-    honest = match_csls(mapped, problem.y, budget=problem.budget) if kept is None else match_from(kept)
-    if kept is None:
-        journal.keep("confidence", **match_state(honest))
+    state = journal.once(
+        "confidence",
+        problem.y.device,
+        lambda: match_state(match_csls(mapped, problem.y, budget=problem.budget)),
+    )
+    honest = match_from(state)
     rows, partners = honest.pairs()
     if not len(rows):
         return Confidence(honest, np.zeros(len(problem.x), dtype=np.float32), 0.0)

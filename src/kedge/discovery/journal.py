@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -54,6 +54,14 @@ class Journal:
             return None
         state = processes().object_from_first(self.checkpoint.read(self.stage + name) if processes().leads else None)
         return None if state is None else {key: value.to(device) for key, value in state.items()}
+
+    def once(self, name: str, device: torch.device, compute: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
+        """The state kept under that name; where there is none, what is computed, and kept."""
+        state = self.recall(name, device)
+        if state is None:
+            state = compute()
+            self.keep(name, **state)
+        return state
 
 
 def match_state(match: Match) -> dict[str, Tensor]:

@@ -47,12 +47,12 @@ def shared_coordinates(problem: Problem, *, with_fingerprints: bool, journal: Jo
 
 
 def _fingerprints(problem: Problem, journal: Journal) -> tuple[Tensor, Tensor]:
-    kept = journal.recall("fingerprints", problem.x.device)
-    if kept is None:
+    def compute() -> dict[str, Tensor]:
         left, right = fingerprints(problem.x.gathered(), problem.y.gathered(), problem.budget, journal)
-        kept = {"x": left, "y": right}
-        journal.keep("fingerprints", **kept)
-    return kept["x"], kept["y"]
+        return {"x": left, "y": right}
+
+    prints = journal.once("fingerprints", problem.x.device, compute)
+    return prints["x"], prints["y"]
 
 
 def rotation_at_start(shared_x: Tensor, shared_y: Tensor, x: Tensor, y: Tensor, problem: Problem) -> Tensor:

@@ -146,7 +146,7 @@ def _talk(exchange: Callable[[], object]) -> None:
     """Do it, and say in one line what it means when the others do not answer."""
     try:
         exchange()
-    except RuntimeError as error:
+    except (RuntimeError, ValueError) as error:  # the latter where torchrun's variables are there only in part
         if "memory" in str(error):
             raise
         raise ProcessesError(
