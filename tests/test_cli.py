@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from kedge import Embeddings, read_embeddings, write_embeddings
+from kedge import AnchorDiscovery, Embeddings, read_embeddings, write_embeddings
 from kedge.cli.main import build_parser, main
 from kedge.cli.progress import progress_bar
 from kedge.discovery import Step
@@ -419,6 +419,15 @@ def test_interruption_leaves_nothing_half_written(folder, tmp_path, number, in_b
     assert "interrupted" in errors
     assert "Traceback" not in errors
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interruption_inside_an_import_is_no_failure(folder, tmp_path, monkeypatch, capsys):
+    def fit(*_):  # what Python makes of Ctrl-C in the body of a class that some library defines as it is imported
+        raise RuntimeError("Error calling __set_name__") from KeyboardInterrupt()
+
+    monkeypatch.setattr(AnchorDiscovery, "fit", fit)
+    assert run("discover", folder / "x.npz", folder / "y.vec", "--out", tmp_path / "run") == 130
+    assert capsys.readouterr().err.endswith("interrupted; nothing half-written is left\n")
 
 
 def test_a_closed_pipe_is_no_error(folder):

@@ -19,6 +19,7 @@ from kedge.cli.arguments import (
     positive,
     probability,
 )
+from kedge.cli.interruption import interrupted
 
 if TYPE_CHECKING:
     from kedge.discovery import AnchorDiscovery
@@ -116,8 +117,8 @@ def run(arguments: argparse.Namespace) -> int:
     with several_processes(resolve_device(arguments.device)) as here:
         try:
             return _run(arguments, here)
-        except KeyboardInterrupt:
-            if here.leads and _checkpoint(arguments).is_dir():
+        except BaseException as error:
+            if interrupted(error) and here.leads and _checkpoint(arguments).is_dir():
                 from kedge.cli.output import note
 
                 note(f"what was reached is kept in {_checkpoint(arguments)}; the same command with --resume goes on")

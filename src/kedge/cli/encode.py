@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kedge.cli.arguments import add_device, add_output, add_verb, add_verb_group, positive
+from kedge.cli.interruption import interrupted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -264,8 +265,9 @@ def _run(arguments: argparse.Namespace, job: _Job) -> int:
                 restart=arguments.restart,
                 on_progress=on_progress,
             )
-    except KeyboardInterrupt:
-        note(f"what is finished stays in {folder}; the same command goes on from there")
+    except BaseException as error:
+        if interrupted(error):
+            note(f"what is finished stays in {folder}; the same command goes on from there")
         raise
     missing = np.flatnonzero(~found)
     if len(missing) and not job.skip:  # left out by an earlier run that was allowed to

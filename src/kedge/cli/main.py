@@ -28,6 +28,7 @@ from kedge.cli import (
     stitch,
     translate,
 )
+from kedge.cli.interruption import interrupted
 from kedge.errors import KedgeError
 
 _VERBS = (demo, discover, check, evaluate, search, translate, project, plot, stitch, encode, convert, info, reproduce)
@@ -69,6 +70,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if _one_of_several() and not getattr(parsed, "divides_work", False):
         return _fail("only `discover` divides its work among processes; run this verb without torchrun")
     try:
+        return _run(parsed)
+    except BaseException as error:
+        if not interrupted(error):
+            raise
+        print("kedge: interrupted; nothing half-written is left", file=sys.stderr)  # noqa: T201
+        return EXIT_INTERRUPTED
+
+
+def _run(parsed: argparse.Namespace) -> int:
+    """Run the verb; what is wrong with the input or the machine becomes one line."""
+    try:
         return int(parsed.run(parsed))
     except KedgeError as error:
         return _fail(str(error))
@@ -84,9 +96,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except OSError as error:
         return _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
-    except KeyboardInterrupt:
-        print("kedge: interrupted; nothing half-written is left", file=sys.stderr)  # noqa: T201
-        return EXIT_INTERRUPTED
 
 
 def entry_point() -> NoReturn:
