@@ -31,7 +31,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.core: $(BIN)/python pyproject.toml constraints.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[report]'
 	touch $@
 
 $(VENV)/.dev: $(BIN)/python pyproject.toml constraints.txt

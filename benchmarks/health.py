@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from kedge import AnchorDiscovery, retrieval_scores
 from kedge.experiments.pairs_of_spaces import load_pair
+from kedge.tasks import calibration_error, reliability
 from setting import add_data_option
 
 ROWS = 4000
@@ -139,22 +140,9 @@ def run(data: Path, case: Case, device: str) -> dict[str, object]:
         "verdict": discovery.health_.verdict,
         "mrr": mrr,
         "found": float(np.mean(discovery.match_[known] == truth[known])) if len(known) else 0.0,
-        "pairs": reliability(discovery.pair_confidence_, right),
-        "anchors": reliability(discovery.anchor_confidence_[hidden], anchors_right),
+        "pairs": reliability(discovery.pair_confidence_, right).tolist(),
+        "anchors": reliability(discovery.anchor_confidence_[hidden], anchors_right).tolist(),
     }
-
-
-def reliability(confidence: NDArray[np.float32], right: NDArray[np.bool_]) -> list[list[float]]:
-    """For ten bins of confidence: how many, the sum of confidence, how many are right."""
-    bins = np.minimum((confidence * 10).astype(int), 9)
-    sums = (np.ones_like(confidence), confidence, right)
-    return [np.bincount(bins, weights=each, minlength=10).tolist() for each in sums]
-
-
-def calibration_error(table: list[list[float]]) -> float:
-    """Expected calibration error over the bins of a reliability table."""
-    count, confidence, right = np.asarray(table)
-    return float(np.abs(confidence - right).sum() / max(count.sum(), 1))
 
 
 def report(results: dict[Case, dict]) -> None:
@@ -196,7 +184,7 @@ def mean_errors(runs: list[dict]) -> list[str]:
     """Mean calibration errors of the pairs that kedge lists by default, of all mutual pairs, and of the anchors."""
     listed = [[column[5:] for column in run["pairs"]] for run in runs]
     tables = (listed, [run["pairs"] for run in runs], [run["anchors"] for run in runs])
-    return [f"{np.mean([calibration_error(t) for t in each if np.sum(t[0])]):.3f}" for each in tables]
+    return [f"{np.mean([calibration_error(np.asarray(t)) for t in each if np.sum(t[0])]):.3f}" for each in tables]
 
 
 if __name__ == "__main__":

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
+import pty
 import re
 import signal
 import subprocess
@@ -25,6 +27,8 @@ VERBS = (
     "demo",
     "discover",
     "check",
+    "report",
+    "explore",
     "evaluate",
     "search",
     "translate",
@@ -79,7 +83,8 @@ def test_discover_says_how_it_went_and_writes_the_run(folder, capsys, tmp_path):
     pairs = len(read_table(tmp_path / "run" / "pairs.tsv"))
     assert re.search(rf"^{pairs} pairs \(about \d+ % right\) and 100 anchors in ", captured.out, flags=re.MULTILINE)
     assert f"no match: {2000 - pairs} of 2000 rows of X, {2000 - pairs} of 2000 rows of Y" in captured.out
-    assert f"kedge search {tmp_path / 'run'} {files[0]} {files[1]} KEY" in captured.out
+    for following in ("report {} {} {}", "search {} {} {} KEY"):
+        assert f"kedge {following.format(tmp_path / 'run', *files)}\n" in captured.out
     assert "\x1b" not in captured.out  # no colours when stdout is no terminal
     assert "2000 x 300" in captured.err
     assert "15 seeds" in captured.err
@@ -104,7 +109,7 @@ def test_discover_json_and_options(folder, capsys, tmp_path):
         "--no-center", "--min-confidence", "0.9", "--out", tmp_path / "run",
     )  # fmt: skip
     assert set(result) == {
-        "run", "health", "anchors", "pairs", "expected_precision", "unmatched", "suspect_seeds", "seconds",
+        "run", "report", "health", "anchors", "pairs", "expected_precision", "unmatched", "suspect_seeds", "seconds",
     }  # fmt: skip
     assert result["anchors"] == 3
     assert result["health"]["verdict"] == "aligned"
@@ -148,6 +153,24 @@ def test_wrong_seeds_are_named_and_do_no_harm(folder, capsys, tmp_path):
         assert f"  suspect seed: {row['x']} = {row['y']} (found: {row['found']})\n" in output
     result = run_json(capsys, *arguments, "--out", tmp_path / "run", "--overwrite")
     assert result["suspect_seeds"] == [{name: row[name] for name in ("x", "y", "found")} for row in suspects]
+
+
+@pytest.mark.parametrize("no_color", [False, True])
+def test_a_terminal_gets_colours_unless_it_wants_none(folder, no_color):
+    command = [sys.executable, "-m", "kedge", "check", str(folder / "x.npz"), str(folder / "y.vec"), "--limit", "300"]
+    environment = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
+    environment |= {"TERM": "xterm-256color", "COLUMNS": "100"} | ({"NO_COLOR": "1"} if no_color else {})
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(command, stdout=theirs, stderr=theirs, stdin=theirs, env=environment)
+    os.close(theirs)
+    seen = b""
+    with contextlib.suppress(OSError):  # what Linux says when the other side has gone
+        while chunk := os.read(ours, 65_536):
+            seen += chunk
+    os.close(ours)
+    assert process.wait(timeout=60) == 0
+    assert b"annealing" in seen  # a bar
+    assert bool(re.search(rb"\x1b\[[0-9;]*3[1-7]m", seen)) != no_color
 
 
 def test_of_many_wrong_seeds_ten_are_shown(folder, capsys, tmp_path):
@@ -292,7 +315,11 @@ def test_demo(capsys, tmp_path):
     output = capsys.readouterr().out
     for expected in ("15 pairs", "Found", "GT", "ALIGNED", "kedge search", "The paper"):
         assert expected in output
-    assert {path.name for path in out.iterdir()} == {"word2vec.npz", "glove.npz", "seeds.tsv", "run"}
+    assert {path.name for path in out.iterdir()} == {"word2vec.npz", "glove.npz", "seeds.tsv", "run", "report.html"}
+    assert f"  {out / 'report.html'}\n" in output
+    page = (out / "report.html").read_text()
+    assert "The paper, on 20,000 words" in page
+    assert f"kedge search {out / 'run'} {out / 'word2vec.npz'} {out / 'glove.npz'} KEY" in page
     assert run("search", out / "run", out / "word2vec.npz", out / "glove.npz", "water") == 0
     assert capsys.readouterr().out.startswith("water:  water")
     assert run_json(capsys, "demo", "--out", out)["Found"]["mrr"] > 0.95  # again into the same folder

@@ -10,7 +10,15 @@ import pytest
 from kedge import AnchorDiscovery, InputError, write_embeddings
 from kedge.cli.main import main
 from kedge.errors import MissingExtraError
-from kedge.report import draw_confidence, draw_convergence, draw_spaces, flatten, require_matplotlib, save_figure
+from kedge.report import (
+    draw_confidence,
+    draw_convergence,
+    draw_sample,
+    draw_spaces,
+    flatten,
+    require_matplotlib,
+    save_figure,
+)
 from kedge.report.flat import VIEWS
 
 
@@ -30,7 +38,7 @@ def distance(left, right):
 
 
 def test_partners_come_together_as_the_anchors_are_found(fitted, words):
-    flat = flatten(fitted, *words, most=1000)
+    flat = flatten(fitted, *words, draw_sample(fitted, *words, 1000))
     assert list(flat.views) == list(VIEWS)
     assert 0.45 * len(fitted.pairs_) < flat.pairs < 0.55 * len(fitted.pairs_)
     known = set(fitted.pair_keys_)
@@ -40,7 +48,7 @@ def test_partners_come_together_as_the_anchors_are_found(fitted, words):
     apart = {view: distance(*(side[: flat.pairs] for side in sides)) for view, sides in flat.views.items()}
     assert apart[VIEWS[2]] < 0.5 < apart[VIEWS[1]]
     assert [side.shape for side in flat.views[VIEWS[0]]] == [(len(flat.keys_x), 2), (len(flat.keys_y), 2)]
-    again = flatten(fitted, *words, most=1000)
+    again = flatten(fitted, *words, draw_sample(fitted, *words, 1000))
     np.testing.assert_array_equal(flat.views[VIEWS[2]][0], again.views[VIEWS[2]][0])
 
 
@@ -50,7 +58,7 @@ def test_without_seeds_and_without_pairs_there_is_less_to_see(rotated):
     from kedge.discovery.inputs import as_space
 
     spaces = as_space(x, "x"), as_space(y, "y")
-    flat = flatten(nothing, *spaces, most=100)
+    flat = flatten(nothing, *spaces, draw_sample(nothing, *spaces, 100))
     assert list(flat.views) == [VIEWS[0], VIEWS[2]]
     assert flat.pairs == 0
     draw_spaces(nothing, *spaces)

@@ -56,6 +56,13 @@ def add_limit(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", type=positive, metavar="N", help="read only the first N rows of each file")
 
 
+def add_rows_shown(parser: argparse.ArgumentParser) -> None:
+    """How much a page shows."""
+    parser.add_argument(
+        "--rows", metavar="N", type=positive, default=20_000, help="draw at most N rows of either space (20000)"
+    )
+
+
 def add_device(parser: argparse.ArgumentParser) -> None:
     """Where to compute."""
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (auto)")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import textwrap
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,14 @@ from kedge.cli.arguments import add_device, add_random_state, add_verb
 
 _SEEDS = 15
 _ANCHORS = 300
+_WORDS_SHOWN = 5
 _FILES = ("word2vec.npz", "glove.npz", "seeds.tsv")
+_MADE = ("run", "report.html")
+_THE_PAPER = (
+    "The paper, on 20,000 words of FastText and Word2Vec: GT .34 / .94 / .86, Seed .06 / .11 / .85, optimised anchors "
+    ".52 / .99 / .94 (Jaccard / MRR / cosine). Other models and fewer words here: compare the order of the rows, not "
+    "the figures."
+)
 
 
 def add_parser(verbs: Any) -> None:
@@ -36,21 +45,23 @@ def run(arguments: argparse.Namespace) -> int:
     from kedge.cli.evaluate import as_json, print_evaluation
     from kedge.cli.output import command, print_json, results
     from kedge.cli.progress import progress_bar
-    from kedge.cli.provenance import describe_input
+    from kedge.cli.provenance import describe_input, describe_machine
     from kedge.data import load_demo_words
     from kedge.discovery import AnchorDiscovery
-    from kedge.errors import InputError
+    from kedge.errors import InputError, MissingExtraError
+    from kedge.report import Comparison, write_report
     from kedge.spaces import write_embeddings, write_table
     from kedge.spaces.atomic import atomic_folder
-    from kedge.tasks import evaluate, gold_by_key, search
+    from kedge.tasks import Truth, evaluate, gold_by_key, search
 
     out: Path = arguments.out
-    if out.is_file() or (out.is_dir() and not {path.name for path in out.iterdir()} <= {*_FILES, "run"}):
+    if out.is_file() or (out.is_dir() and not {path.name for path in out.iterdir()} <= {*_FILES, *_MADE}):
         raise InputError(f"{out}: exists and holds other things than an earlier demo; choose another with --out")
     out.parent.mkdir(parents=True, exist_ok=True)  # now, not after the work
     x, y = load_demo_words()
     chance = np.random.default_rng(arguments.random_state)
     y = y.take(chance.permutation(len(y)))  # so that no row number gives a pair away
+    x, y = (replace(space, source=str(out / name)) for space, name in zip((x, y), _FILES, strict=False))
     gold = gold_by_key(x, y)
     seeds = gold[chance.choice(len(gold), _SEEDS, replace=False)]
 
@@ -70,11 +81,20 @@ def run(arguments: argparse.Namespace) -> int:
         extra = {
             "inputs": dict(zip(("x", "y", "seeds"), described, strict=True)),
             "timings": {"fit_seconds": round(seconds, 3)},
+            "machine": describe_machine(arguments.device),
         }
         discovery.save(folder / "run", extra=extra)
+        discovery.provenance_ = extra
+        try:
+            truth = Comparison(evaluation, Truth(x, y, gold, complete=True), _THE_PAPER)
+            write_report(folder / "report.html", discovery, x, y, gold=truth, run=str(out / "run"))
+            page = str(out / "report.html")
+        except MissingExtraError as error:  # the rest of the demo does without
+            page = f"not made, {error}"
 
     if arguments.json:
-        print_json(as_json(evaluation, discovery.health_) | {"seconds": round(seconds, 2), "run": str(out / "run")})
+        told = {"seconds": round(seconds, 2), "run": str(out / "run"), "report": page}
+        print_json(as_json(evaluation, discovery.health_) | told)
         return 0
     console = results()
     console.print(
@@ -86,17 +106,15 @@ def run(arguments: argparse.Namespace) -> int:
         f"\n[bold]Found[/] {len(discovery.pairs_)} pairs in {seconds:.1f} s. Some words and their nearest in GloVe:"
     )
     hidden = [key for key, seed in zip(discovery.anchor_keys_, discovery.anchor_is_seed_, strict=True) if not seed]
-    for key, near in search(discovery, x, y, [left for left, _ in hidden[:8]], 3).items():
+    for key, near in search(discovery, x, y, [left for left, _ in hidden[:_WORDS_SHOWN]], 3).items():
         console.print(f"  {key:<14} {', '.join(f'{n.key} {n.similarity:.2f}' for n in near)}", markup=False)
     console.print("\n[bold]Against the truth[/] (which the method did not see):")
     print_evaluation(evaluation, discovery.health_)
-    console.print(
-        "\nThe paper, on 20,000 words of FastText and Word2Vec: GT .34 / .94 / .86, Seed .06 / .11 / .85,\n"
-        "optimised anchors .52 / .99 / .94 (Jaccard / MRR / cosine). Other models and fewer words here: compare the\n"
-        "order of the rows, not the figures."
-    )
+    console.print(textwrap.fill(_THE_PAPER, 110))
     x_file, y_file, seeds_file = (out / name for name in _FILES)
-    console.print(f"\nFiles are in {out}. Try next:", markup=False)
+    console.print("\n[bold]Look at it[/], in a browser:")
+    console.print(f"  {page}", markup=False)
+    console.print(f"Files are in {out}. Try next:", markup=False)
     console.print(f"  {command()} search {out / 'run'} {x_file} {y_file} water music", markup=False)
     console.print(f"  {command()} discover {x_file} {y_file} --seeds {seeds_file} --out my-run", markup=False)
     return 0

@@ -20,6 +20,7 @@ from kedge.cli.arguments import (
     probability,
 )
 from kedge.cli.interruption import interrupted
+from kedge.cli.report import add_page
 
 if TYPE_CHECKING:
     from kedge.discovery import AnchorDiscovery
@@ -98,6 +99,7 @@ Exit code 3: written, but the result is not healthy (see --force); torchrun turn
     )
     parser.add_argument("--no-center", action="store_true", help="do not take the mean off the spaces")
     add_limit(parser)
+    add_page(parser, "--report", default=None)
     parser.add_argument(
         "--overwrite", action="store_true", help="replace a run, finished or not, that is there already"
     )
@@ -128,11 +130,15 @@ def run(arguments: argparse.Namespace) -> int:
 def _run(arguments: argparse.Namespace, here: Processes) -> int:
     from kedge.cli.output import note
     from kedge.cli.progress import progress_bar
+    from kedge.cli.provenance import describe_machine
     from kedge.discovery import AnchorDiscovery, check_target, discard
+    from kedge.report import require_page_target, write_report
     from kedge.spaces import read_embeddings, read_key_list, read_pairs
 
     if here.leads:
         check_target(arguments.out, overwrite=arguments.overwrite)
+        if arguments.report:
+            require_page_target(arguments.report)
         _check_checkpoint(arguments)
     began = time.perf_counter()
     share = (here.rank, here.count)
@@ -168,10 +174,18 @@ def _run(arguments: argparse.Namespace, here: Processes) -> int:
     if here.leads:
         seconds = time.perf_counter() - began
         timings = {"read_seconds": round(read_seconds, 3), "fit_seconds": round(seconds - read_seconds, 3)}
-        extra = {"inputs": _inputs(arguments, x, y), "limit": arguments.limit, "timings": timings, "resumed": resumed}
+        extra = {
+            "inputs": _inputs(arguments, x, y),
+            "limit": arguments.limit,
+            "timings": timings,
+            "machine": describe_machine(arguments.device),
+            "resumed": resumed,
+        }
         discovery.save(arguments.out, overwrite=arguments.overwrite, extra=extra)
         if keeps_state:
             discard(_checkpoint(arguments))
+        if arguments.report:
+            write_report(arguments.report, discovery, x, y, run=str(arguments.out))
         _tell(discovery, arguments, len(x), len(y), seconds)
     here.object_from_first(None)  # the others wait until it is written, and fail if it cannot be
     return 0 if arguments.force or discovery.health_.verdict == "aligned" else EXIT_UNHEALTHY
@@ -237,6 +251,7 @@ def _tell(discovery: AnchorDiscovery, arguments: argparse.Namespace, rows_x: int
         print_json(
             {
                 "run": str(arguments.out),
+                "report": arguments.report and str(arguments.report),
                 "health": health,
                 "anchors": len(discovery.anchors_x_),
                 "pairs": len(discovery.pairs_),
@@ -279,7 +294,12 @@ def _print_summary(discovery: AnchorDiscovery, arguments: argparse.Namespace, ro
             console.print(f"  suspect seed: {left} = {right} (found: {found})", markup=False)
         if len(suspects) > _SUSPECTS_SHOWN:
             console.print(f"  and {len(suspects) - _SUSPECTS_SHOWN} more in seeds.tsv")
-    console.print(f"next: {command()} search {arguments.out} {arguments.x} {arguments.y} KEY", markup=False)
+    if arguments.report:
+        console.print(f"page: {arguments.report} (open it in a browser)", markup=False)
+    files = f"{arguments.out} {arguments.x} {arguments.y}"
+    if not arguments.report:
+        console.print(f"next: {command()} report {files}", markup=False)
+    console.print(f"next: {command()} search {files} KEY", markup=False)
 
 
 def _expected_precision(discovery: AnchorDiscovery) -> float | None:

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kedge.cli.arguments import add_device, add_limit, add_run, add_spaces, add_verb
 
 if TYPE_CHECKING:
-    from kedge.discovery import Health
-    from kedge.tasks import Evaluation
+    import numpy as np
+    from numpy.typing import NDArray
 
-_COLUMNS = {
-    "jaccard": "Jaccard@10",
-    "mrr": "MRR@10",
-    "cosine": "cosine",
-    "p_at_1": "P@1",
-    "foscttm": "FOSCTTM",
-}
+    from kedge.discovery import Health
+    from kedge.spaces import Embeddings
+    from kedge.tasks import Evaluation
 
 
 def add_parser(verbs: Any) -> None:
@@ -34,13 +29,7 @@ def add_parser(verbs: Any) -> None:
     )
     add_run(parser)
     add_spaces(parser)
-    parser.add_argument(
-        "--gold",
-        metavar="keys|FILE",
-        required=True,
-        help="`keys`: equal keys are the gold pairs; or a pair file",
-    )
-    parser.add_argument("--pairs-by", choices=("key", "row"), default="key", help="what the gold file holds (key)")
+    add_gold(parser, required=True)
     add_device(parser)
     add_limit(parser)
 
@@ -49,17 +38,14 @@ def run(arguments: argparse.Namespace) -> int:
     """Read everything, score, print."""
     from kedge.cli.output import print_json
     from kedge.discovery import load
-    from kedge.spaces import read_embeddings, read_pairs
-    from kedge.tasks import evaluate, gold_by_key
+    from kedge.spaces import read_embeddings
+    from kedge.tasks import evaluate
 
     discovery = load(arguments.run_folder)
     x = read_embeddings(arguments.x, limit=arguments.limit)
     y = read_embeddings(arguments.y, limit=arguments.limit)
-    if arguments.gold == "keys":
-        gold = gold_by_key(x, y)
-    else:
-        gold = read_pairs(Path(arguments.gold), x, y, by=arguments.pairs_by)
-    evaluation = evaluate(discovery, x, y, gold, complete=arguments.gold == "keys", device=arguments.device)
+    gold, complete = read_gold(arguments, x, y)
+    evaluation = evaluate(discovery, x, y, gold, complete=complete, device=arguments.device)
     if arguments.json:
         print_json(as_json(evaluation, discovery.health_))
     else:
@@ -67,28 +53,43 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def add_gold(parser: argparse.ArgumentParser, *, required: bool) -> None:
+    """The truth to compare with."""
+    parser.add_argument(
+        "--gold",
+        metavar="keys|FILE",
+        required=required,
+        help="the truth: `keys`, where equal keys are the gold pairs, or a pair file",
+    )
+    parser.add_argument("--pairs-by", choices=("key", "row"), default="key", help="what the gold file holds (key)")
+
+
+def read_gold(arguments: argparse.Namespace, x: Embeddings, y: Embeddings) -> tuple[NDArray[np.int64], bool]:
+    """Gold pairs as rows (g, 2), and whether rows without one are known to have none."""
+    from kedge.spaces import read_pairs
+    from kedge.tasks import gold_by_key
+
+    if arguments.gold == "keys":
+        return gold_by_key(x, y), True
+    return read_pairs(Path(arguments.gold), x, y, by=arguments.pairs_by), False
+
+
 def as_json(evaluation: Evaluation, health: Health) -> dict[str, Any]:
     """The documented object."""
-    scores = asdict(evaluation)
-    rows = {"GT": "gt", "Seed": "seed", "Found": "found", "Snapped": "snapped"}
-    rest = ("anchors_exact", "pairs_precision", "pairs_recall")
-    return (
-        {name: scores[field] for name, field in rows.items()}
-        | {name: scores[name] for name in rest}
-        | {"health": health}
-    )
+    shares = ("anchors_exact", "pairs_precision", "pairs_recall")
+    return evaluation.rows | {name: getattr(evaluation, name) for name in shares} | {"health": health}
 
 
 def print_evaluation(evaluation: Evaluation, health: Health) -> None:
     """The same as tables for people."""
     from kedge.cli.output import health_line, print_table, results
+    from kedge.tasks import SCORE_NAMES
 
-    described = as_json(evaluation, health)
     print_table(
-        ("anchors", *_COLUMNS.values()),
+        ("anchors", *SCORE_NAMES.values()),
         [
-            (name, *(f"{described[name][field]:.3f}" if described[name] else "-" for field in _COLUMNS))
-            for name in ("GT", "Seed", "Found", "Snapped")
+            (name, *(f"{getattr(scores, field):.3f}" if scores else "-" for field in SCORE_NAMES))
+            for name, scores in evaluation.rows.items()
         ],
     )
     console = results()

@@ -20,9 +20,11 @@ from kedge.cli import (
     discover,
     encode,
     evaluate,
+    explore,
     info,
     plot,
     project,
+    report,
     reproduce,
     search,
     stitch,
@@ -31,7 +33,23 @@ from kedge.cli import (
 from kedge.cli.interruption import interrupted
 from kedge.errors import KedgeError
 
-_VERBS = (demo, discover, check, evaluate, search, translate, project, plot, stitch, encode, convert, info, reproduce)
+_VERBS = (
+    demo,
+    discover,
+    check,
+    report,
+    explore,
+    evaluate,
+    search,
+    translate,
+    project,
+    plot,
+    stitch,
+    encode,
+    convert,
+    info,
+    reproduce,
+)
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130

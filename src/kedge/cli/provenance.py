@@ -1,8 +1,9 @@
-"""What a run says about the files it was made from."""
+"""What a run says about the files it was made from, and about the machine."""
 
 from __future__ import annotations
 
 import hashlib
+import platform
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,24 @@ def describe_input(path: Path, space: Embeddings | None = None) -> dict[str, Any
         if path.suffix in (".npy", ".safetensors") and keys.exists():
             described["keys_sha256"] = _sha256(keys)
     return described
+
+
+def describe_machine(device: str) -> dict[str, str]:
+    """What computed, and by which versions."""
+    import numpy as np
+    import torch
+
+    from kedge.discovery.devices import resolve_device
+
+    place = resolve_device(device)
+    return {
+        "device": torch.cuda.get_device_name(place)
+        if place.type == "cuda"
+        else f"cpu, {torch.get_num_threads()} threads",
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "numpy": np.__version__,
+    }
 
 
 def _sha256(path: Path) -> str:

@@ -171,7 +171,7 @@ def load(folder: str | Path) -> AnchorDiscovery:
         discovery.history_ = tuple(Step(**step) for step in run["history"])
         discovery.n_iter_, discovery.converged_ = int(run["iterations"]), bool(run["converged"])
         discovery.spread_y_ = float(run["spread_y"])
-        discovery.provenance_ = {name: run[name] for name in ("inputs", "limit", "timings") if name in run}
+        discovery.provenance_ = {name: run[name] for name in ("inputs", "limit", "timings", "machine") if name in run}
         tensors = {name: array for file in _ARRAYS for name, array in load_file(folder / file).items()}
         _check_arrays(tensors, run["counts"], centred=discovery.center)
         for name in (name for names in _ARRAYS.values() for name in names):
@@ -219,6 +219,8 @@ def read_description(folder: Path) -> dict[str, Any]:
 def _is_complete(run: Mapping[str, Any]) -> bool:
     """Whether everything is there that a summary shows."""
     if not all(isinstance(run.get(part), dict) for part in ("settings", "counts", "health", "inputs")):
+        return False
+    if not all(isinstance(run.get(part, {}), dict) for part in ("timings", "machine")):
         return False
     health = run["health"]
     return (

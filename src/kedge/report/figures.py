@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from kedge.discovery import AnchorDiscovery, Step
 from kedge.errors import InputError
-from kedge.report.flat import VIEWS, FlatSpaces, flatten
+from kedge.report.curves import expected_precision, rounds_of
+from kedge.report.flat import VIEWS, FlatSpaces, draw_sample, flatten
 from kedge.report.saving import require_matplotlib
 from kedge.spaces import Embeddings
 
@@ -30,7 +31,7 @@ def draw_spaces(discovery: AnchorDiscovery, x: Embeddings, y: Embeddings, most: 
     require_matplotlib()
     from matplotlib.figure import Figure
 
-    flat = flatten(discovery, x, y, most)
+    flat = flatten(discovery, x, y, draw_sample(discovery, x, y, most))
     colours = _colours_of(flat)
     figure = Figure(figsize=(3.2 * len(flat.views), 6.2), layout="constrained")
     grid = figure.subplots(2, len(flat.views), squeeze=False)
@@ -81,14 +82,13 @@ def draw_confidence(discovery: AnchorDiscovery) -> Figure:
     require_matplotlib()
     from matplotlib.figure import Figure
 
-    confidence = np.sort(discovery.pair_confidence_)[::-1]
-    kept = np.arange(1, len(confidence) + 1)
+    confidence = discovery.pair_confidence_
     figure = Figure(figsize=(8, 3.2), layout="constrained")
     left, right = figure.subplots(1, 2)
     left.hist(confidence, bins=_BINS, range=(min(0.5, float(confidence.min())), 1), color=_BLUE)
     left.set(xlabel="confidence", ylabel="pairs")
-    precision = confidence.cumsum() / kept
-    right.plot(kept, precision, color=_BLUE)
+    precision = expected_precision(confidence)
+    right.plot(range(1, len(precision) + 1), precision, color=_BLUE)
     right.set(
         xlabel="pairs kept, surest first", ylabel="expected precision", ylim=(min(0.9, precision[-1] - 0.02), 1.003)
     )
@@ -119,11 +119,7 @@ def _colours_of(flat: FlatSpaces) -> NDArray[np.float64]:
 
 def _lines(axes: Axes, history: Sequence[Step], stage: str, figure: str) -> None:
     """One line an attempt: a figure of a stage's steps by round."""
-    attempts: dict[str, list[float]] = {}
-    for step in history:
-        if step.stage == stage and figure in step.figures:
-            attempts.setdefault(step.attempt, []).append(step.figures[figure])
-    for position, (attempt, values) in enumerate(attempts.items()):
+    for position, curve in enumerate(rounds_of(history, stage, figure)):
         colour = (_BLUE, _RED, "#2e8b57")[position % 3]
-        label = attempt.split(":")[0] or stage
-        axes.plot(range(1, len(values) + 1), values, "o-", color=colour, markersize=3, label=label)
+        rounds = range(1, len(curve.values) + 1)
+        axes.plot(rounds, curve.values, "o-", color=colour, markersize=3, label=curve.attempt)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 import torch
@@ -13,9 +12,39 @@ from kedge.discovery import AnchorDiscovery
 from kedge.geometry import principal_axes, unit
 from kedge.spaces import Embeddings
 
-Item = TypeVar("Item")
-
 VIEWS = ("as they are", "relative to the seeds", "relative to the anchors found")
+
+Places = tuple[NDArray[np.float32], NDArray[np.float32]]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Some rows of X (n,) and of Y (m,) to draw; the first ones of either side are the pairs of a run whose numbers
+    (p,) are given, and so partners of each other; the others are in no pair.
+    """
+
+    rows_x: NDArray[np.int64]
+    rows_y: NDArray[np.int64]
+    pair_numbers: NDArray[np.int64]
+
+
+def draw_sample(discovery: AnchorDiscovery, x: Embeddings, y: Embeddings, most: int, random_state: int = 0) -> Sample:
+    """At most `most` rows of either space: pairs drawn at random, and as large a part of the rows in no pair."""
+    chance = np.random.default_rng(random_state)
+    share = min(1.0, most / max(len(x), len(y)))
+
+    def drawn(count: int) -> NDArray[np.int64]:
+        return np.sort(chance.permutation(count)[: round(share * count)])
+
+    numbers = drawn(len(discovery.pairs_))
+    pairs = [discovery.pair_keys_[number] for number in numbers]
+    alone_x, alone_y = (
+        [unmatched[place] for place in drawn(len(unmatched))]
+        for unmatched in (discovery.unmatched_keys_x_, discovery.unmatched_keys_y_)
+    )
+    rows_x = x.rows([left for left, _ in pairs] + alone_x)
+    rows_y = y.rows([right for _, right in pairs] + alone_y)
+    return Sample(rows_x, rows_y, numbers)
 
 
 @dataclass(frozen=True)
@@ -30,35 +59,30 @@ class FlatSpaces:
     keys_x: list[str]
     keys_y: list[str]
     pairs: int
-    views: dict[str, tuple[NDArray[np.float32], NDArray[np.float32]]]
+    views: dict[str, Places]
 
 
-def flatten(discovery: AnchorDiscovery, x: Embeddings, y: Embeddings, most: int, random_state: int = 0) -> FlatSpaces:
-    """At most `most` rows of either space: pairs drawn at random, and as large a part of the rows in no pair.
+def flatten(discovery: AnchorDiscovery, x: Embeddings, y: Embeddings, sample: Sample) -> FlatSpaces:
+    """The sample's rows in every view.
 
     As they are, each space is turned to its own two leading axes, for want of common ones. Relative coordinates
     can be compared, so both spaces are drawn in the axes of X's.
     """
-    chance = np.random.default_rng(random_state)
-    share = min(1.0, most / max(len(x), len(y)))
-    pairs = _drawn(discovery.pair_keys_, share, chance)
-    keys_x = [left for left, _ in pairs] + _drawn(discovery.unmatched_keys_x_, share, chance)
-    keys_y = [right for _, right in pairs] + _drawn(discovery.unmatched_keys_y_, share, chance)
-    rows_x, rows_y = x.vectors[x.rows(keys_x)], y.vectors[y.rows(keys_y)]
+    rows_x, rows_y = x.vectors[sample.rows_x], y.vectors[sample.rows_y]
     of_x, of_y = discovery.normalise_x(rows_x), discovery.normalise_y(rows_y)
     views = {VIEWS[0]: (_in_axes_of(of_x, of_x), _in_axes_of(of_y, of_y))}
     if len(discovery.seeds_):
-        left, right = discovery.transform_x(rows_x, anchors="seeds"), discovery.transform_y(rows_y, anchors="seeds")
-        views[VIEWS[1]] = (_in_axes_of(left, left), _in_axes_of(right, left))
-    left, right = discovery.transform_x(rows_x), discovery.transform_y(rows_y)
-    views[VIEWS[2]] = (_in_axes_of(left, left), _in_axes_of(right, left))
-    return FlatSpaces(keys_x, keys_y, len(pairs), views)
+        views[VIEWS[1]] = flatten_together(
+            discovery.transform_x(rows_x, anchors="seeds"), discovery.transform_y(rows_y, anchors="seeds")
+        )
+    views[VIEWS[2]] = flatten_together(discovery.transform_x(rows_x), discovery.transform_y(rows_y))
+    keys_x, keys_y = ([space.keys[row] for row in rows] for space, rows in ((x, sample.rows_x), (y, sample.rows_y)))
+    return FlatSpaces(keys_x, keys_y, len(sample.pair_numbers), views)
 
 
-def _drawn(items: list[Item], share: float, chance: np.random.Generator) -> list[Item]:
-    """A share of the items, in their order."""
-    chosen = np.sort(chance.permutation(len(items))[: round(share * len(items))])
-    return [items[place] for place in chosen.tolist()]
+def flatten_together(left: NDArray[np.float32], right: NDArray[np.float32]) -> Places:
+    """Rows of X (n, a) and of Y (m, a) in the same coordinates, in two dimensions: the leading axes of X's."""
+    return _in_axes_of(left, left), _in_axes_of(right, left)
 
 
 def _in_axes_of(rows: NDArray[np.float32], of: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -1,21 +1,26 @@
 """What an alignment is for: retrieval across spaces and its evaluation, search, stitching."""
 
-from kedge.tasks.evaluation import Evaluation, evaluate, gold_by_key
+from kedge.tasks.calibration import calibration_error, reliability
+from kedge.tasks.evaluation import SCORE_NAMES, Evaluation, Truth, evaluate, gold_by_key
 from kedge.tasks.heads import MLPHead
 from kedge.tasks.retrieval import RetrievalScores, neighbour_scores, retrieval_scores
 from kedge.tasks.search import Neighbour, search
 from kedge.tasks.stitching import Stitcher, StitchScores, stitch_scores
 
 __all__ = [
+    "SCORE_NAMES",
     "Evaluation",
     "MLPHead",
     "Neighbour",
     "RetrievalScores",
     "StitchScores",
     "Stitcher",
+    "Truth",
+    "calibration_error",
     "evaluate",
     "gold_by_key",
     "neighbour_scores",
+    "reliability",
     "retrieval_scores",
     "search",
     "stitch_scores",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +15,9 @@ from kedge.errors import InputError
 from kedge.geometry import relative
 from kedge.spaces import Embeddings
 from kedge.tasks.retrieval import RetrievalScores, retrieval_scores
+
+SCORE_NAMES = {"jaccard": "Jaccard@10", "mrr": "MRR@10", "cosine": "cosine", "p_at_1": "P@1", "foscttm": "FOSCTTM"}
+"""What tables call the fields of `RetrievalScores`."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,33 @@ class Evaluation:
     anchors_exact: float | None
     pairs_precision: float | None
     pairs_recall: float
+
+    @property
+    def rows(self) -> dict[str, RetrievalScores | None]:
+        """The scores by the names that tables give the sets of anchors."""
+        return {"GT": self.gt, "Seed": self.seed, "Found": self.found, "Snapped": self.snapped}
+
+
+class Truth:
+    """Gold pairs by key, to judge found ones by.
+
+    `gold` (g, 2) are rows of x and y; a row may have several partners, of which any is right. `complete`: a row of x
+    without a gold partner is known to have none, so that any pair of it is wrong; otherwise nothing is known of it.
+    """
+
+    def __init__(self, x: Embeddings, y: Embeddings, gold: NDArray[np.int64], *, complete: bool) -> None:
+        self.pairs = set(zip(_keys(x, gold[:, 0]), _keys(y, gold[:, 1]), strict=True))
+        self.known = {key for key, _ in self.pairs}
+        self.complete = complete
+
+    def judge(self, pair: tuple[str, str]) -> bool | None:
+        """Whether a pair is right; None where that is not known."""
+        return pair in self.pairs if self.complete or pair[0] in self.known else None
+
+    def share_right(self, pairs: Iterable[tuple[str, str]]) -> float | None:
+        """How many of the pairs of which it is known are right; None where there is none."""
+        judged = [right for right in map(self.judge, pairs) if right is not None]
+        return sum(judged) / len(judged) if judged else None
 
 
 def evaluate(
@@ -64,14 +94,11 @@ def evaluate(
         Where to compute: "auto", "cpu", "cuda" or "cuda:N".
     """
     place = resolve_device(device)
-    right = set(zip(_keys(x, gold[:, 0]), _keys(y, gold[:, 1]), strict=True))
-    known = {key for key, _ in right}
-    pairs = [pair for pair in discovery.pair_keys_ if complete or pair[0] in known]
+    truth = Truth(x, y, gold, complete=complete)
     hidden = [
-        pair
-        for pair, is_seed in zip(discovery.anchor_keys_, discovery.anchor_is_seed_, strict=True)
-        if not is_seed and (complete or pair[0] in known)
+        pair for pair, is_seed in zip(discovery.anchor_keys_, discovery.anchor_is_seed_, strict=True) if not is_seed
     ]
+    found_right = truth.pairs.intersection(discovery.pair_keys_)
 
     one_to_one = _one_to_one(gold)
     vectors_x, vectors_y = x.vectors[one_to_one[:, 0]], y.vectors[one_to_one[:, 1]]
@@ -96,9 +123,9 @@ def evaluate(
         else None,
         found=score(relative_x, discovery.transform_y(vectors_y)),
         snapped=score(relative_x, discovery.transform_y(vectors_y, anchors="snapped")),
-        anchors_exact=_share(hidden, right),
-        pairs_precision=_share(pairs, right),
-        pairs_recall=len({key for key, _ in right.intersection(pairs)}) / len(known),
+        anchors_exact=truth.share_right(hidden),
+        pairs_precision=truth.share_right(discovery.pair_keys_),
+        pairs_recall=len({key for key, _ in found_right}) / len(truth.known),
     )
 
 
@@ -112,10 +139,6 @@ def gold_by_key(x: Embeddings, y: Embeddings) -> NDArray[np.int64]:
 
 def _keys(space: Embeddings, rows: NDArray[np.int64]) -> list[str]:
     return [space.keys[row] for row in rows.tolist()]
-
-
-def _share(pairs: Sequence[tuple[str, str]], right: set[tuple[str, str]]) -> float | None:
-    return sum(pair in right for pair in pairs) / len(pairs) if pairs else None
 
 
 def _one_to_one(gold: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -1,0 +1,131 @@
+"use strict";
+/* The look that all charts share, and those that merely show: convergence, confidence, reliability. */
+
+const CONFIG = { displayModeBar: false, responsive: true };
+const redrawings = []; // functions that draw everything again, in the colours of the moment
+
+function colour(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+}
+
+/* Keys and names are text: nothing in them is markup to Plotly either. */
+function asText(key) {
+  return key.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;").replace(/\s+/g, " ");
+}
+
+function lookOfAxis(title, more) {
+  return {
+    title: { text: title }, color: colour("soft"), gridcolor: colour("line"), linecolor: colour("line"),
+    zeroline: false, automargin: true, ...more,
+  };
+}
+
+function lookOfChart(xaxis, yaxis, more) {
+  return {
+    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: colour("ink"), size: 13 },
+    margin: { l: 50, r: 12, t: 12, b: 44 }, xaxis, yaxis, showlegend: false, hovermode: "closest",
+    hoverlabel: { bgcolor: colour("card"), font: { color: colour("ink") } }, ...more,
+  };
+}
+
+/* Draw now, and again when the colours change. */
+function keepDrawn(draw) {
+  redrawings.push(draw);
+  draw();
+}
+
+function redrawAll() {
+  redrawings.forEach((draw) => draw());
+}
+
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redrawAll);
+for (const [event, printing] of [["beforeprint", true], ["afterprint", false]]) {
+  addEventListener(event, () => {
+    document.documentElement.classList.toggle("printing", printing);
+    redrawAll();
+  });
+}
+
+function drawConvergence({ convergence }) {
+  const plots = convergence.map(({ title, curves }, number) => {
+    const figure = document.createElement("figure");
+    const caption = document.createElement("figcaption");
+    const plot = document.createElement("div");
+    caption.id = `convergence-${number}`;
+    caption.textContent = `${title} (${curves.at(-1).values.at(-1).toPrecision(3)} at the end)`;
+    plot.className = "plot";
+    plot.setAttribute("role", "img");
+    plot.setAttribute("aria-labelledby", caption.id);
+    figure.append(caption, plot);
+    return plot;
+  });
+  document.getElementById("convergence").append(...plots.map((plot) => plot.parentElement));
+  convergence.forEach(({ axis, curves }, number) => keepDrawn(() => Plotly.react(
+    plots[number],
+    curves.map(({ attempt, values }, position) => ({
+      x: values.map((_, round) => round + 1), y: values, name: asText(attempt), mode: "lines+markers",
+      line: { color: colour(["accent", "second", "third"][position % 3]) }, marker: { size: 5 },
+    })),
+    lookOfChart(
+      lookOfAxis("round", { rangemode: "tozero" }),
+      lookOfAxis(axis, { rangemode: "tozero" }),
+      { showlegend: curves.length > 1, legend: { orientation: "h", y: 1.15 } },
+    ),
+    CONFIG,
+  )));
+}
+
+function drawSureness({ sureness }) {
+  if (!sureness) return;
+  const { counts, edges, kept, precision } = sureness;
+  const width = edges[1] - edges[0];
+  keepDrawn(() => Plotly.react(
+    "histogram",
+    [{
+      type: "bar", x: edges.slice(0, -1).map((edge) => edge + width / 2), y: counts, width,
+      marker: { color: colour("accent") }, hovertemplate: "%{y} pairs near %{x:.3f}<extra></extra>",
+    }],
+    lookOfChart(lookOfAxis("confidence"), lookOfAxis("pairs"), { bargap: 0.05 }),
+    CONFIG,
+  ));
+  keepDrawn(() => Plotly.react(
+    "precision",
+    [{
+      x: kept, y: precision, mode: "lines", line: { color: colour("accent"), width: 3 },
+      hovertemplate: "the surest %{x}: %{y:.1%}<extra></extra>",
+    }],
+    lookOfChart(
+      lookOfAxis("pairs kept, surest first", { rangemode: "tozero" }),
+      lookOfAxis("expected precision", { range: [Math.min(0.9, precision.at(-1) - 0.02), 1.004], tickformat: ".0%" }),
+    ),
+    CONFIG,
+  ));
+}
+
+function drawReliability({ reliability }) {
+  if (!reliability || !document.getElementById("reliability")) return;
+  const { bins, error } = reliability;
+  const caption = document.getElementById("reliability-told");
+  caption.textContent += ` Right on the line would be perfect; on average it is off by ${error.toFixed(3)}.`;
+  keepDrawn(() => Plotly.react(
+    "reliability",
+    [
+      { x: [0, 1], y: [0, 1], mode: "lines", line: { color: colour("soft"), dash: "dot" }, hoverinfo: "skip" },
+      {
+        x: bins.map((bin) => bin[0]), y: bins.map((bin) => bin[1]), customdata: bins.map((bin) => bin[4]),
+        mode: "lines+markers", line: { color: colour("accent") },
+        marker: { size: bins.map((bin) => 6 + 2 * Math.log10(bin[4])) },
+        error_y: {
+          type: "data", symmetric: false, color: colour("soft"),
+          array: bins.map((bin) => bin[3] - bin[1]), arrayminus: bins.map((bin) => bin[1] - bin[2]),
+        },
+        hovertemplate: "%{customdata} pairs: confidence %{x:.1%}, right %{y:.1%}<extra></extra>",
+      },
+    ],
+    lookOfChart(
+      lookOfAxis("confidence", { tickformat: ".0%", range: [Math.min(0.45, bins[0]?.[0] - 0.05), 1.01] }),
+      lookOfAxis("right", { tickformat: ".0%", range: [Math.min(0.45, ...bins.map((bin) => bin[2] - 0.05)), 1.02] }),
+    ),
+    CONFIG,
+  ));
+}

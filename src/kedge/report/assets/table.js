@@ -1,0 +1,122 @@
+"use strict";
+/* What was found, as a table to sort, filter and take away. */
+
+const ROWS_A_PAGE = 25;
+const WORDS = new Intl.Collator(undefined, { numeric: true });
+
+class FoundTable {
+  constructor(source, onPick) {
+    this.onPick = onPick;
+    this.tables = this.tablesOf(source.data);
+    this.controls = document.getElementById("table-controls");
+    this.controls.addEventListener("submit", (event) => event.preventDefault());
+    this.controls.addEventListener("input", (event) => {
+      if (event.target.name === "table") this.sorting = null;
+      this.fill();
+    });
+    for (const [name, step] of [["before", -1], ["after", 1]]) {
+      document.getElementById(name).addEventListener("click", () => this.turn(this.page + step));
+    }
+    document.getElementById("download").addEventListener("click", () => this.download());
+    this.sorting = null;
+    this.fill();
+  }
+
+  /* Per table: names of the columns, which of them are figures, and rows. */
+  tablesOf(data) {
+    const judged = data.right ? ["truth"] : [];
+    const verdict = (right) => (right === null ? "" : right ? "right" : "wrong");
+    const pairs = data.confidence.map((confidence, row) => [
+      data.keys[0][row], data.keys[1][row], confidence, ...(data.right ? [verdict(data.right[row])] : []),
+    ]);
+    const anchors = data.anchors.map((row) => [...row.slice(0, 4), ...row.slice(4).map(verdict)]);
+    return {
+      pairs: { columns: ["x", "y", "confidence", ...judged], rows: pairs },
+      anchors: { columns: ["x", "y", "confidence", "kind", ...judged], rows: anchors },
+      seeds: { columns: ["x", "y", "found", "verdict"], rows: data.seeds },
+    };
+  }
+
+  fill() {
+    const form = new FormData(this.controls);
+    this.table = this.tables[form.get("table")];
+    const { columns, rows } = this.table;
+    const confidence = columns.indexOf("confidence");
+    const text = fold(form.get("text").trim());
+    const least = Number(form.get("least"));
+    this.controls.querySelector(".least").hidden = confidence < 0;
+    this.chosen = rows.filter((row) => (
+      (confidence < 0 || row[confidence] >= least) && (!text || fold(row[0]).includes(text) || fold(row[1]).includes(text))
+    ));
+    if (this.sorting) {
+      const { column, direction } = this.sorting;
+      const compare = column === confidence ? (a, b) => a - b : WORDS.compare;
+      this.chosen.sort((one, other) => direction * compare(one[column], other[column]));
+    }
+    this.head(columns);
+    this.turn(0);
+  }
+
+  head(columns) {
+    const row = document.createElement("tr");
+    columns.forEach((name, column) => {
+      const cell = document.createElement("th");
+      const button = document.createElement("button");
+      const sorted = this.sorting?.column === column ? this.sorting.direction : 0;
+      cell.scope = "col";
+      cell.setAttribute("aria-sort", { "-1": "descending", 0: "none", 1: "ascending" }[sorted]);
+      button.type = "button";
+      button.textContent = name;
+      button.addEventListener("click", () => {
+        // Figures are sorted greatest first, words from the beginning of the alphabet; again: the other way round.
+        this.sorting = { column, direction: -sorted || (name === "confidence" ? -1 : 1) };
+        this.fill();
+        document.querySelectorAll("#table thead button")[column].focus();
+      });
+      cell.append(button);
+      row.append(cell);
+    });
+    document.querySelector("#table thead").replaceChildren(row);
+  }
+
+  turn(page) {
+    const pages = Math.max(1, Math.ceil(this.chosen.length / ROWS_A_PAGE));
+    this.page = Math.min(Math.max(page, 0), pages - 1);
+    const from = this.page * ROWS_A_PAGE;
+    const shown = this.chosen.slice(from, from + ROWS_A_PAGE);
+    document.querySelector("#table tbody").replaceChildren(...shown.map((row) => this.line(row)));
+    const count = this.chosen.length.toLocaleString("en");
+    document.getElementById("range").textContent = shown.length
+      ? `${(from + 1).toLocaleString("en")} to ${(from + shown.length).toLocaleString("en")} of ${count}`
+      : "None.";
+    document.getElementById("before").disabled = this.page === 0;
+    document.getElementById("after").disabled = this.page === pages - 1;
+  }
+
+  line(row) {
+    const line = document.createElement("tr");
+    this.table.columns.forEach((name, column) => {
+      const cell = document.createElement("td");
+      if (name === "confidence") {
+        cell.className = "figure";
+        cell.textContent = row[column].toFixed(4);
+      } else if (column === 0) {
+        cell.append(keyButton({ key: row[0] }, () => this.onPick(row[0])));
+      } else cell.append(isolated(row[column]));
+      line.append(cell);
+    });
+    return line;
+  }
+
+  /* As kedge writes it: tabs, line breaks and backslashes inside keys are escaped. */
+  download() {
+    const escapes = { "\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r" };
+    const cell = (value) => String(value).replace(/[\\\t\n\r]/g, (letter) => escapes[letter]);
+    const lines = [this.table.columns, ...this.chosen].map((row) => `${row.map(cell).join("\t")}\n`);
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob(lines, { type: "text/tab-separated-values" }));
+    link.download = `${new FormData(this.controls).get("table")}.tsv`;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href));
+  }
+}

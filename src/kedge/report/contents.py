@@ -1,0 +1,229 @@
+"""What the page shows of a run, in plain types: the words and figures people read, and the data its scripts draw."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import binomtest
+
+from kedge import __version__
+from kedge.discovery import AnchorDiscovery
+from kedge.discovery.storage import settings_of
+from kedge.report.curves import expected_precision, rounds_of
+from kedge.report.flat import VIEWS, Places, Sample, flatten
+from kedge.report.neighbourhoods import Near, Neighbourhoods, Side
+from kedge.spaces import Embeddings
+from kedge.tasks import SCORE_NAMES, Evaluation, Truth, calibration_error, reliability
+
+_SCALE = 4095  # places travel as whole numbers up to this
+_NEIGHBOURS = 8
+_SAMPLE_PAIRS = 5
+_CURVE_POINTS = 400
+_HISTOGRAM_BINS = 40
+_RELIABILITY_BINS = 20
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A run against the truth, and a sentence about it, if there is one to say."""
+
+    evaluation: Evaluation
+    truth: Truth
+    note: str = ""
+
+
+def words_of(
+    discovery: AnchorDiscovery, x: Embeddings, y: Embeddings, sample: Sample, gold: Comparison | None, run: str
+) -> dict[str, Any]:
+    """What people read, for the template; `run` is where the run folder is."""
+    pairs = len(discovery.pairs_)
+    precision = percent(float(discovery.pair_confidence_.mean()) if pairs else None)
+    suspects = int(discovery.seed_is_suspect_.sum())
+    return {
+        "version": __version__,
+        "names": [Path(space.source).name for space in (x, y)],
+        "sizes": [f"{len(space):,} x {space.dim}" for space in (x, y)],
+        "health": asdict(discovery.health_),
+        "numbers": [
+            ("pairs found", f"{pairs:,}", f"of {len(x):,} rows of X and {len(y):,} of Y"),
+            ("probably right", precision, "mean confidence of these pairs"),
+            ("anchors", f"{len(discovery.anchors_x_):,}", f"{int(discovery.anchor_is_seed_.sum())} of them seeds"),
+            (
+                "seeds",
+                f"{len(discovery.seeds_):,}",
+                f"{suspects} of them look wrong" if suspects else "none looks wrong",
+            ),
+        ],
+        "sample_pairs": [
+            (left, right, f"{confidence:.2f}")
+            for (left, right), confidence in zip(
+                discovery.pair_keys_[:_SAMPLE_PAIRS], discovery.pair_confidence_[:_SAMPLE_PAIRS].tolist(), strict=True
+            )
+        ],
+        "drawn": len(sample.rows_x) + len(sample.rows_y),
+        "all_drawn": len(sample.rows_x) == len(x) and len(sample.rows_y) == len(y),
+        "gold": _gold_words(gold),
+        "has_seeds": len(discovery.seeds_) > 0,
+        "has_pairs": pairs > 0,
+        "commands": _commands(run, x.source, y.source),
+        "cite": _settings_to_cite(discovery),
+    }
+
+
+def data_of(
+    discovery: AnchorDiscovery, x: Embeddings, y: Embeddings, sample: Sample, gold: Comparison | None
+) -> dict[str, Any]:
+    """What the scripts draw and search; keys are listed in the order of the sample."""
+    flat = flatten(discovery, x, y, sample)
+    judge = gold.truth.judge if gold else None
+
+    def table(keys: Sequence[tuple[str, str]], *columns: Sequence[Any]) -> list[list[Any]]:
+        verdicts = [[judge(pair) for pair in keys]] if judge else []
+        return [[*pair, *rest] for pair, *rest in zip(keys, *columns, *verdicts, strict=True)]
+
+    return {
+        "names": [Path(space.source).name for space in (x, y)],
+        "keys": [flat.keys_x, flat.keys_y],
+        "pairs": flat.pairs,
+        "confidence": _rounded(discovery.pair_confidence_[sample.pair_numbers]),
+        "right": [judge(pair) for pair in zip(flat.keys_x[: flat.pairs], flat.keys_y, strict=False)] if judge else None,
+        "views": [{"name": view, "places": as_whole_numbers(places, view)} for view, places in flat.views.items()],
+        "anchors": table(
+            discovery.anchor_keys_,
+            _rounded(discovery.anchor_confidence_),
+            ["seed" if seed else "found" for seed in discovery.anchor_is_seed_.tolist()],
+        ),
+        "seeds": [
+            [left, right, found, "looks wrong" if suspect else ""]
+            for (left, right), found, suspect in zip(
+                discovery.seed_keys_, discovery.seed_found_keys_, discovery.seed_is_suspect_.tolist(), strict=True
+            )
+        ],
+        "convergence": [
+            {"title": title, "axis": axis, "curves": [curve._asdict() for curve in curves]}
+            for title, axis, stage, figure in (
+                ("Annealing: how sharp the soft match is", "mean greatest share of a row", "anneal", "sharpness"),
+                ("Finishing: rows in mutual pairs", "share of rows in mutual pairs", "finish", "mutual"),
+                ("The paper's optimiser", "loss", "paper", "loss"),
+            )
+            if (curves := rounds_of(discovery.history_, stage, figure))
+        ],
+        "sureness": _sureness(discovery.pair_confidence_),
+        "reliability": _reliability(discovery, gold.truth) if gold else None,
+    }
+
+
+def neighbours_of(neighbourhoods: Neighbourhoods, sizes: tuple[int, int]) -> dict[str, Any]:
+    """For all rows of spaces of these sizes, the nearest of their own space and of the other one."""
+
+    def listed(near: Near) -> dict[str, Any]:
+        return {
+            "rows": near.rows.ravel().tolist(),
+            "percent": np.rint(100 * near.similarity).astype(int).ravel().tolist(),
+        }
+
+    sides: tuple[Side, Side] = ("x", "y")
+    return {
+        where: [listed(look(side, np.arange(size), _NEIGHBOURS)) for side, size in zip(sides, sizes, strict=True)]
+        for where, look in (("within", neighbourhoods.within), ("across", neighbourhoods.across))
+    }
+
+
+def as_whole_numbers(places: Places, view: str) -> list[list[int]]:
+    """The coordinates of X's rows, then those of Y's, first and second, in units that both share if the view does."""
+    reach = [float(np.abs(side).max(initial=1e-12)) for side in places]
+    if view != VIEWS[0]:
+        reach = [max(reach)] * 2
+    return [
+        np.rint(_SCALE / most * side[:, axis]).astype(int).tolist()
+        for side, most in zip(places, reach, strict=True)
+        for axis in (0, 1)
+    ]
+
+
+def percent(share: float | None) -> str:
+    """A share for people; only what is whole is called so."""
+    if share is None:
+        return "-"
+    return ">99.9%" if 0.9995 <= share < 1 else f"{share:.1%}"
+
+
+def _rounded(confidence: NDArray[np.float32]) -> list[float]:
+    return [round(value, 4) for value in confidence.tolist()]
+
+
+def _sureness(confidence: NDArray[np.float32]) -> dict[str, Any] | None:
+    """How many pairs are how sure, and the precision to expect of the surest."""
+    if not len(confidence):
+        return None
+    counts, edges = np.histogram(confidence, bins=_HISTOGRAM_BINS, range=(min(0.5, float(confidence.min())), 1))
+    precision = expected_precision(confidence)
+    kept = np.unique(np.linspace(0, len(precision) - 1, _CURVE_POINTS).astype(int))
+    return {
+        "counts": counts.tolist(),
+        "edges": edges.tolist(),
+        "kept": (kept + 1).tolist(),
+        "precision": np.round(precision[kept], 5).tolist(),
+    }
+
+
+def _judged(discovery: AnchorDiscovery, truth: Truth) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    """Confidence of the pairs of which it is known whether they are right, and that."""
+    verdicts = [truth.judge(pair) for pair in discovery.pair_keys_]
+    known = np.array([verdict is not None for verdict in verdicts], dtype=bool)
+    return discovery.pair_confidence_[known], np.array(
+        [verdict for verdict in verdicts if verdict is not None], dtype=bool
+    )
+
+
+def _reliability(discovery: AnchorDiscovery, truth: Truth) -> dict[str, Any]:
+    """Mean confidence against the share that is right, by bins, with the interval that so many pairs leave open."""
+    table = reliability(*_judged(discovery, truth), _RELIABILITY_BINS)
+    bins = []
+    for count, confidence, right in table.T.tolist():
+        if count:
+            low, high = binomtest(round(right), round(count)).proportion_ci(method="wilson")
+            bins.append([round(value, 4) for value in (confidence / count, right / count, low, high)] + [int(count)])
+    return {"bins": bins, "error": round(calibration_error(table), 4)}
+
+
+def _gold_words(gold: Comparison | None) -> dict[str, Any] | None:
+    if gold is None:
+        return None
+    return {
+        "note": gold.note,
+        "columns": list(SCORE_NAMES.values()),
+        "rows": [
+            (name, [f"{getattr(scores, field):.3f}" if scores else "-" for field in SCORE_NAMES])
+            for name, scores in gold.evaluation.rows.items()
+        ],
+        "anchors_exact": percent(gold.evaluation.anchors_exact),
+        "precision": percent(gold.evaluation.pairs_precision),
+        "recall": percent(gold.evaluation.pairs_recall),
+    }
+
+
+def _commands(run: str, x: str, y: str) -> list[tuple[str, str]]:
+    return [
+        (f"kedge search {run} {x} {y} KEY", "neighbours of X's keys in Y"),
+        (f"kedge translate {run} {x} -o x-in-y.npz", "X's vectors in Y's space, to search an index of Y with"),
+        (f"kedge project {run} X {x} -o x-relative.npz", "relative coordinates, comparable with those of Y"),
+        (f"kedge explore {run} {x} {y}", "this page live, with any key and other anchors"),
+    ]
+
+
+def _settings_to_cite(discovery: AnchorDiscovery) -> list[tuple[str, str]]:
+    """Version, settings, inputs, machine and timings; what is not set is left out."""
+    provenance = discovery.provenance_
+    told: dict[str, Any] = {"kedge": __version__}
+    told |= {name: value for name, value in settings_of(discovery).items() if value is not None}
+    told["rounds"] = f"{discovery.n_iter_}, {'settled' if discovery.converged_ else 'not settled'}"
+    for name, described in provenance.get("inputs", {}).items():
+        told[f"input {name}"] = f"{described['file']}, SHA-256 {described['sha256']}"
+    told |= provenance.get("timings", {}) | provenance.get("machine", {})
+    return [(name.replace("_", " "), str(value)) for name, value in told.items()]

@@ -1,0 +1,156 @@
+"""What the live page asks while somebody explores a run: any key, its neighbours, the picture for other anchors."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from kedge.discovery import AnchorDiscovery
+from kedge.discovery.estimator import AnchorKind
+from kedge.errors import InputError
+from kedge.geometry import relative
+from kedge.report.contents import as_whole_numbers, data_of, words_of
+from kedge.report.flat import draw_sample, flatten_together
+from kedge.report.neighbourhoods import Near, Neighbourhoods, Side
+from kedge.spaces import Embeddings
+
+_HITS = 12
+_NEIGHBOURS = 12
+_FEWEST_ANCHORS = 2
+_KINDS: dict[str, AnchorKind] = {"found": "free", "snapped": "snapped", "seeds": "seeds"}
+
+
+class Explorer:
+    """Looks things up in a run and its two spaces, of any size, and answers in plain types; it changes nothing.
+
+    An *entry* stands for a row: `side`, `row`, `key`, `place` (its number among the rows drawn, or None), and the key
+    and confidence of its partner, if it is in a pair.
+    """
+
+    def __init__(self, discovery: AnchorDiscovery, x: Embeddings, y: Embeddings, *, run: str, most: int) -> None:
+        self._discovery = discovery
+        self._spaces: dict[Side, Embeddings] = {"x": x, "y": y}
+        self._sample = draw_sample(discovery, x, y, most)
+        self._neighbourhoods = Neighbourhoods(discovery, x, y)
+        self.words = words_of(discovery, x, y, self._sample, None, run)
+        self.contents = data_of(discovery, x, y, self._sample, None) | {
+            "rows": [self._sample.rows_x.tolist(), self._sample.rows_y.tolist()]
+        }
+        pairs = list(zip(discovery.pair_keys_, discovery.pair_confidence_.tolist(), strict=True))
+        self._partners: dict[Side, dict[str, tuple[str, float]]] = {
+            "x": {left: (right, confidence) for (left, right), confidence in pairs},
+            "y": {right: (left, confidence) for (left, right), confidence in pairs},
+        }
+
+    def find(self, text: str) -> list[dict[str, Any]]:
+        """Entries whose keys fit what was typed: exactly, at the beginning, or anywhere, in this order."""
+        sought = _folded(text.strip())
+        by_fit: tuple[list[tuple[Side, int]], ...] = ([], [], [])
+        for side, keys in self._folded_keys.items() if sought else ():
+            for row, key in enumerate(keys):
+                if sought in key:
+                    hits = by_fit[0 if key == sought else 1 if key.startswith(sought) else 2]
+                    if len(hits) < 2 * _HITS:
+                        hits.append((side, row))
+        return [self._entry(side, row) for hits in by_fit for side, row in hits][:_HITS]
+
+    def look_up(self, key: str) -> dict[str, Any]:
+        """The entry of a key of X."""
+        return self._entry("x", int(self._spaces["x"].rows([key])[0]))
+
+    def neighbours(self, side: str, row: str) -> list[list[dict[str, Any]]]:
+        """The nearest entries in X and in Y of a row of either, with their similarity in percent."""
+        own, number = self._side(side), self._row(side, row)
+        lists = {
+            own: self._listed(own, self._neighbourhoods.within(own, number, _NEIGHBOURS)),
+            _other(own): self._listed(_other(own), self._neighbourhoods.across(own, number, _NEIGHBOURS)),
+        }
+        return [lists["x"], lists["y"]]
+
+    def view(self, kind: str, count: str, keys: str) -> dict[str, Any]:
+        """The rows drawn, relative to other anchors.
+
+        `kind` is "found", "snapped" or "seeds", of which the first `count` serve (all, if it is empty), or "keys": then
+        the keys of X, one a line, together with their partners.
+        """
+        x, y = self._spaces["x"], self._spaces["y"]
+        drawn_x, drawn_y = x.vectors[self._sample.rows_x], y.vectors[self._sample.rows_y]
+        if kind == "keys":
+            chosen = [key for key in keys.splitlines() if key.strip()]
+            rows_x, rows_y = x.rows(chosen), y.rows(self._partner_keys(chosen))
+            _require_anchors(len(chosen))
+            left = relative(self._discovery.normalise_x(drawn_x), self._discovery.normalise_x(x.vectors[rows_x]))
+            right = relative(self._discovery.normalise_y(drawn_y), self._discovery.normalise_y(y.vectors[rows_y]))
+            name = f"relative to {len(chosen)} keys of yours"
+        else:
+            if kind not in _KINDS:
+                raise InputError(f"anchors must be {', '.join(_KINDS)} or keys, got {kind!r}")
+            left = self._discovery.transform_x(drawn_x, anchors=_KINDS[kind])
+            right = self._discovery.transform_y(drawn_y, anchors=_KINDS[kind])
+            first = _number(count or str(left.shape[1]), "the number of anchors", left.shape[1] + 1)
+            _require_anchors(first)
+            left, right = left[:, :first], right[:, :first]
+            name = f"relative to {first} anchors ({kind})"
+        return {"name": name, "places": as_whole_numbers(flatten_together(left, right), name)}
+
+    @cached_property
+    def _folded_keys(self) -> dict[Side, list[str]]:
+        return {side: [_folded(key) for key in space.keys] for side, space in self._spaces.items()}
+
+    @cached_property
+    def _places(self) -> dict[Side, dict[int, int]]:
+        return {
+            "x": {row: place for place, row in enumerate(self._sample.rows_x.tolist())},
+            "y": {row: place for place, row in enumerate(self._sample.rows_y.tolist())},
+        }
+
+    def _entry(self, side: Side, row: int) -> dict[str, Any]:
+        key = self._spaces[side].keys[row]
+        partner, confidence = self._partners[side].get(key, (None, None))
+        place = self._places[side].get(row)
+        return {"side": side, "row": row, "key": key, "place": place, "partner": partner, "confidence": confidence}
+
+    def _listed(self, side: Side, near: Near) -> list[dict[str, Any]]:
+        percents = np.rint(100 * near.similarity[0]).astype(int).tolist()
+        return [
+            self._entry(side, row) | {"percent": percent}
+            for row, percent in zip(near.rows[0].tolist(), percents, strict=True)
+        ]
+
+    def _partner_keys(self, keys: Sequence[str]) -> Iterator[str]:
+        for key in keys:
+            if key not in self._partners["x"]:
+                raise InputError(f"{key!r} is in no pair, so that it cannot serve as an anchor; leave it out")
+            yield self._partners["x"][key][0]
+
+    def _side(self, text: str) -> Side:
+        for side in self._spaces:
+            if text == side:
+                return side
+        raise InputError(f"side must be x or y, got {text!r}")
+
+    def _row(self, side: str, text: str) -> np.ndarray[Any, np.dtype[np.int64]]:
+        return np.array([_number(text, "row", len(self._spaces[self._side(side)]))])
+
+
+def _other(side: Side) -> Side:
+    return "y" if side == "x" else "x"
+
+
+def _folded(text: str) -> str:
+    return unicodedata.normalize("NFKC", text).lower()
+
+
+def _number(text: str, name: str, below: int) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) < below):
+        raise InputError(f"{name} must be a whole number below {below}, got {text!r}")
+    return int(text)
+
+
+def _require_anchors(count: int) -> None:
+    if count < _FEWEST_ANCHORS:
+        raise InputError(f"at least {_FEWEST_ANCHORS} anchors are needed for a picture, got {count}")

@@ -1,0 +1,126 @@
+"""The page: one HTML file that needs nothing else, or what a server sends piece by piece."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from kedge.discovery import AnchorDiscovery
+from kedge.errors import InputError, MissingExtraError
+from kedge.report.contents import Comparison, data_of, neighbours_of, words_of
+from kedge.report.flat import draw_sample
+from kedge.report.neighbourhoods import Neighbourhoods
+from kedge.spaces import Embeddings
+from kedge.spaces.atomic import atomic_path, require_target
+
+MOST_ROWS = 20_000
+"""So many rows of a space the page shows at most."""
+
+_SCRIPTS = ("source.js", "charts.js", "spaces.js", "search.js", "table.js", "main.js")
+# Nothing may be fetched from anywhere; Plotly makes functions of strings for WebGL, and styles for itself.
+_SEALED = "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:"
+
+
+def require_page_target(path: Path) -> None:
+    """Refuse at the start of the work what `write_report` would refuse at its end."""
+    require_plotly()
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"{path}: the page is HTML; give it the suffix .html")
+    require_target(path)
+
+
+def require_plotly() -> None:
+    """Say how to get what the page is made with, where it is not there."""
+    try:
+        import jinja2  # noqa: F401
+        import plotly.offline  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError("the page needs plotly and jinja2: pip install 'kedge[report]'") from error
+
+
+def write_report(
+    path: str | Path,
+    discovery: AnchorDiscovery,
+    x: Embeddings,
+    y: Embeddings,
+    *,
+    gold: Comparison | None = None,
+    run: str = "RUN",
+    most: int = MOST_ROWS,
+) -> None:
+    """Write a page that shows a run and needs neither network nor any other file.
+
+    Parameters
+    ----------
+    path : path
+        File to write; complete or not at all.
+    discovery, x, y
+        A fitted discovery and the spaces it was fitted on.
+    gold : Comparison, optional
+        How the run compares with the truth.
+    run : str
+        The run folder, for the commands that the page proposes.
+    most : int
+        Rows of a space that the page shows at most; of larger spaces it shows a random part.
+    """
+    path = Path(path)
+    require_page_target(path)
+    sample = draw_sample(discovery, x, y, most)
+    data = data_of(discovery, x, y, sample, gold)
+    drawn_x, drawn_y = x.take(sample.rows_x), y.take(sample.rows_y)
+    data["near"] = neighbours_of(Neighbourhoods(discovery, drawn_x, drawn_y), (len(drawn_x), len(drawn_y)))
+    page = _render(
+        words_of(discovery, x, y, sample, gold, run),
+        live=False,
+        policy=_SEALED,
+        packages=[
+            {"name": "plotly", "text": _packed(plotly_script())},
+            {"name": "contents", "text": _packed(json.dumps(data, ensure_ascii=False, separators=(",", ":")))},
+        ],
+        addresses=[],
+    )
+    with atomic_path(path) as temporary:
+        temporary.write_text(page, encoding="utf-8")
+
+
+def live_page(words: dict[str, Any]) -> str:
+    """The page for a server that has the library at `/plotly.js` and the data at `/contents.json`."""
+    policy = _SEALED.replace("script-src", "connect-src 'self'; script-src 'self'")
+    return _render(words, live=True, policy=policy, packages=[], addresses=["/plotly.js"])
+
+
+@cache
+def plotly_script() -> str:
+    """The library that draws the charts, as its Python package carries it."""
+    require_plotly()
+    from plotly.offline import get_plotlyjs
+
+    script: str = get_plotlyjs()
+    return script
+
+
+def _render(words: dict[str, Any], **technical: Any) -> str:
+    """The template filled in. Everything is escaped, except our own style and scripts and what is packed."""
+    require_plotly()
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=PackageLoader("kedge.report", "assets"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    own = {"style": Markup(_asset("page.css")), "scripts": [Markup(_asset(name)) for name in _SCRIPTS]}
+    return environment.get_template("page.html").render(**words, **technical, **own)
+
+
+def _asset(name: str) -> str:
+    return (resources.files("kedge.report") / "assets" / name).read_text(encoding="utf-8")
+
+
+def _packed(text: str) -> str:
+    """Compressed, in letters that mean nothing to HTML; the same text gives the same letters."""
+    return base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()

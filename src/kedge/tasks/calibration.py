@@ -1,0 +1,21 @@
+"""Is confidence worth what it says? Confidence against the truth, in bins."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def reliability(confidence: NDArray[np.float32], right: NDArray[np.bool_], bins: int = 10) -> NDArray[np.float64]:
+    """For each bin of confidence, of equal width, how many pairs (n,) are in it, the sum of their confidence, and how
+    many of them are right: a table (3, bins).
+    """
+    bin_of = np.minimum((confidence * bins).astype(int), bins - 1)
+    sums = (np.ones_like(confidence), confidence, right)
+    return np.stack([np.bincount(bin_of, weights=each, minlength=bins) for each in sums])
+
+
+def calibration_error(table: NDArray[np.float64]) -> float:
+    """Expected calibration error over the bins of a reliability table (3, bins)."""
+    count, confidence, right = table
+    return float(np.abs(confidence - right).sum() / max(count.sum(), 1))

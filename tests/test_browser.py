@@ -1,0 +1,355 @@
+"""The page in a real browser: Debian's Chromium (or any other that is installed), driven by Playwright.
+
+Screenshots are kept in `build/screenshots`, or where KEDGE_SCREENSHOTS says, to be looked at.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kedge import AnchorDiscovery, Embeddings
+from kedge.report import Comparison, Explorer, serve, write_report
+from kedge.spaces.pairs import read_table
+from kedge.tasks import Truth, evaluate, gold_by_key, search
+
+SCREENSHOTS = Path(os.environ.get("KEDGE_SCREENSHOTS", Path(__file__).parents[1] / "build" / "screenshots"))
+FLAGS = [
+    "--no-sandbox",  # for root in a container
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-quic",
+    "--no-first-run",
+]
+WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
+HOSTILE = [
+    "<img src=x onerror=window.broken=1>",
+    '"><script>window.broken=1</script>',
+    "</script><script>window.broken=1</script>",
+    "{{ 7 * 7 }}",
+    "&lt;b&gt;bold&lt;/b&gt;",
+    "<b>bold</b>",
+    "quote ' and \" and `",
+    "tab\there",
+    "line\nbreak",
+    "back\\slash",
+    "🦆🏴‍☠️",
+    "שלום עולם",
+    "مرحبا",
+    "ﬁligature",
+    "a" * 300,
+]
+
+
+def find_browser() -> str | None:
+    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+    return os.environ.get("KEDGE_BROWSER") or next(filter(None, map(shutil.which, names)), None)
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    """A function that starts the browser, with more flags if need be."""
+    pytest.importorskip("plotly", reason="the page needs kedge[report]")
+    playwright = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright")
+    path = find_browser()
+    if path is None:
+        pytest.skip("no browser: install chromium, or name one by KEDGE_BROWSER")
+    with playwright.sync_playwright() as driver:
+        started = []
+
+        def start(*flags):
+            started.append(driver.chromium.launch(executable_path=path, args=[*FLAGS, *flags]))
+            return started[-1]
+
+        yield start
+        for browser in started:
+            browser.close()
+
+
+@pytest.fixture(scope="module")
+def browser(chromium):
+    return chromium()
+
+
+@pytest.fixture
+def visit(browser):
+    """A function that opens an address, and at the end of the test sees to it that nothing went wrong in the page."""
+    troubles, requests, contexts = [], [], []
+
+    def opened(address, viewport=WIDE, scheme="light", by=browser):
+        context = by.new_context(viewport=viewport, color_scheme=scheme, accept_downloads=True)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: troubles.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("dialog", lambda dialog: troubles.append(f"dialog: {dialog.message}"))
+        page.on("request", lambda request: requests.append(request.url))
+        page.goto(address)
+        page.wait_for_selector("html[data-ready]", timeout=60_000)
+        assert page.locator("#trouble").is_hidden()
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert troubles == []
+    assert [url for url in requests if not url.startswith(("file:", "data:", "blob:", "http://127.0.0.1:"))] == []
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory, fitted, words):
+    """The address of the page of 2,000 words, with the truth."""
+    gold = gold_by_key(*words)
+    evaluation = evaluate(fitted, *words, gold, complete=True, device="cpu")
+    path = tmp_path_factory.mktemp("browser") / "report.html"
+    write_report(path, fitted, *words, gold=Comparison(evaluation, Truth(*words, gold, complete=True)))
+    return path.as_uri()
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory, rotated_pair):
+    """The address of a page whose keys try to be more than text, and the fitted discovery behind it."""
+    x, y = rotated_pair
+    path = tmp_path_factory.mktemp("hostile") / "report.html"
+    discovery = AnchorDiscovery(n_anchors=30, device="cpu").fit(x, y, [(row, row) for row in range(60)])
+    assert set(HOSTILE) <= {left for left, _ in discovery.pair_keys_}
+    write_report(path, discovery, x, y)
+    return path.as_uri()
+
+
+@pytest.fixture(scope="module")
+def rotated_pair():
+    """A space and its rotation, of which the last 20 rows are others."""
+    chance = np.random.default_rng(0)
+    x = chance.standard_normal((400, 16)).astype(np.float32) * np.geomspace(1, 0.2, 16, dtype=np.float32)
+    rotation, _ = np.linalg.qr(chance.standard_normal((16, 16)))
+    keys = HOSTILE + [f"row {row}" for row in range(len(HOSTILE), 400)]
+    y = x @ rotation
+    y[-20:] = chance.standard_normal((20, 16)) * np.geomspace(0.2, 1, 16)
+    return Embeddings(keys, x, "<i>x</i>.npz"), Embeddings(keys, y, "y & z.npz")
+
+
+def require_accessible(page):
+    """Fail on what axe-core calls serious or critical."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python")
+    found = axe.Axe().run(page)
+    bad = [each for each in found.response["violations"] if each["impact"] in ("serious", "critical")]
+    assert not bad, found.generate_report()
+
+
+def cells(page, column):
+    return page.locator(f"#table tbody td:nth-child({column})").all_inner_texts()
+
+
+def annotation(page, side):
+    return page.locator(f"#plot-{side} .annotation-text").all_text_contents()
+
+
+def point_at(page, side, row):
+    """Move the mouse to where a row of X or Y is drawn."""
+    place = page.evaluate(
+        """([side, row]) => {
+            const plot = document.getElementById(`plot-${side}`);
+            plot.scrollIntoView({ block: "center", behavior: "instant" });
+            const trace = plot.data.find((each) => Array.from(each.customdata).includes(row));
+            const index = Array.from(trace.customdata).indexOf(row);
+            const { xaxis, yaxis } = plot._fullLayout;
+            const { x, y } = plot.getBoundingClientRect();
+            return [x + xaxis._offset + xaxis.l2p(trace.x[index]), y + yaxis._offset + yaxis.l2p(trace.y[index])];
+        }""",
+        [side, row],
+    )
+    page.mouse.move(5, 5)
+    page.mouse.move(*place, steps=4)
+    page.wait_for_timeout(200)
+
+
+@pytest.mark.parametrize("viewport", [WIDE, NARROW], ids=["wide", "narrow"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_reads_well_and_is_accessible(visit, report, viewport, scheme):
+    page = visit(report, viewport, scheme)
+    assert page.get_by_role("heading", level=1).inner_text().split() == ["ALIGNED", "It", "worked."]
+    assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]  # nothing sticks out
+    page.get_by_label("Key of X or Y").fill("water")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#neighbours:not([hidden])")
+    page.get_by_text("Settings, inputs, versions").click()
+    require_accessible(page)
+    page.evaluate("scrollTo(0, 0)")
+    page.screenshot(path=SCREENSHOTS / f"report-{viewport['width']}-{scheme}.png", full_page=True)
+
+
+def test_search_finds_and_shows_neighbours_in_both_spaces(visit, report, fitted, words):
+    page = visit(report)
+    page.get_by_label("Key of X or Y").press_sequentially("WATE")
+    hits = page.locator("#hits button")
+    assert hits.first.inner_text() == "water"
+    hits.first.press("Enter")  # by keyboard alone
+    assert page.locator("#sought").inner_text() == "water in X"
+    assert page.locator("#partner").inner_text().startswith("Its partner: water, confidence ")
+    listed = page.locator("#near-y li").all_inner_texts()
+    expected = search(fitted, *words, ["water"], 8)["water"]
+    assert [line.split()[:2] for line in listed] == [[near.key, f"{near.similarity:.2f}"] for near in expected]
+    assert listed[0].endswith("partner")
+    assert page.locator("#near-x li").count() == 8
+    assert annotation(page, "x") == annotation(page, "y") == ["water"]  # and it is lit up in the picture
+    page.locator("#near-x button").first.click()
+    assert page.locator("#sought").inner_text() != "water in X"
+    page.get_by_label("Key of X or Y").fill("no such key")
+    assert page.locator("#hits-told").inner_text() == "No key fits."
+
+
+def test_pointing_lights_up_the_partner(visit, report, fitted):
+    page = visit(report)
+    partner_of = dict(fitted.pair_keys_)
+    for view in ("relative to the seeds", "as they are", "relative to the anchors found"):
+        page.get_by_label(view).check()
+        point_at(page, "x", 3)  # the pairs come first, in their order
+        # In a crowd the mouse may catch a neighbour; whatever it caught, its partner is lit on the other side.
+        (shown,), (partner,) = annotation(page, "x"), annotation(page, "y")
+        assert partner_of[shown] == partner
+        assert page.locator("#pointed").inner_text().startswith(f"{shown} = {partner} (confidence ")
+    page.mouse.down()
+    page.mouse.up()
+    page.wait_for_selector("#neighbours:not([hidden])")
+    assert page.locator("#sought").inner_text() == f"{shown} in X"
+
+
+def test_what_is_in_no_pair_lights_up_alone(visit, hostile):
+    page = visit(hostile)
+    point_at(page, "y", 399)  # the last rows are in no pair
+    assert page.locator("#pointed").inner_text().endswith("(Y) has no match")
+    assert len(annotation(page, "y")) == 1
+    assert annotation(page, "x") == []
+
+
+def test_zooming_shows_the_same_part_of_both(visit, report):
+    page = visit(report)
+    whole = page.get_by_role("button", name="Whole picture")
+    assert whole.is_disabled()
+    page.locator("#plot-x").scroll_into_view_if_needed()
+    box = page.locator("#plot-x").bounding_box()
+    page.mouse.move(box["x"] + 150, box["y"] + 150)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 350, box["y"] + 350, steps=5)
+    page.mouse.up()
+    page.wait_for_timeout(500)
+    ranges = page.evaluate("['plot-x', 'plot-y'].map((id) => document.getElementById(id).layout.xaxis.range)")
+    assert ranges[0] == pytest.approx(ranges[1], rel=0.05)
+    assert ranges[0][1] - ranges[0][0] < 6000
+    whole.click()
+    assert page.evaluate("document.getElementById('plot-y').layout.xaxis.range[1]") > 4000
+
+
+def test_the_table_sorts_filters_turns_and_downloads(visit, report, fitted, tmp_path):
+    page = visit(report)
+    assert list(zip(cells(page, 1), cells(page, 2), strict=True)) == fitted.pair_keys_[:25]
+    page.get_by_role("button", name="x", exact=True).click()
+    assert cells(page, 1) == sorted(cells(page, 1), key=str.casefold)
+    assert page.locator("#table thead th").first.get_attribute("aria-sort") == "ascending"
+    page.get_by_role("button", name="confidence").click()
+    page.get_by_role("button", name="confidence").click()  # least sure first
+    shown = [float(text) for text in cells(page, 3)]
+    np.testing.assert_allclose(shown, np.sort(fitted.pair_confidence_)[:25], atol=1e-4)
+    assert set(cells(page, 4)) <= {"right", "wrong"}
+
+    page.get_by_label("Keys with").fill("WAT")
+    expected = [pair for pair in fitted.pair_keys_ if "wat" in pair[0] or "wat" in pair[1]]
+    assert sorted(zip(cells(page, 1), cells(page, 2), strict=True)) == sorted(expected)
+    page.get_by_label("Keys with").fill("")
+    page.get_by_label("Confidence at least").fill("0.99")
+    count = int((np.round(fitted.pair_confidence_, 4) >= 0.99).sum())
+    assert page.locator("#range").inner_text() == f"1 to 25 of {count:,}"
+    page.get_by_role("button", name="Next").click()
+    assert page.locator("#range").inner_text() == f"26 to 50 of {count:,}"
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download as TSV").click()
+    download.value.save_as(tmp_path / download.value.suggested_filename)
+    rows = list(read_table(tmp_path / "pairs.tsv"))
+    assert len(rows) == count
+    assert {(row["x"], row["y"]) for row in rows} <= set(fitted.pair_keys_)
+
+    page.get_by_label("Confidence at least").fill("")
+    page.get_by_label("Table").select_option("anchors")
+    assert page.locator("#range").inner_text() == "1 to 25 of 100"
+    page.get_by_label("Table").select_option("seeds")
+    assert sorted(cells(page, 1)) == sorted(left for left, _ in fitted.seed_keys_)
+    page.locator("#table tbody button").first.click()
+    assert page.locator("#sought").inner_text() == f"{fitted.seed_keys_[0][0]} in X"
+
+
+def test_hostile_keys_stay_text(visit, hostile, tmp_path):
+    page = visit(hostile)
+    seen = set()
+    following = page.get_by_role("button", name="Next")
+    for _ in range(20):
+        seen |= set(page.locator("#table tbody td:nth-child(1)").all_text_contents())
+        if following.is_disabled():
+            break
+        following.click()
+    assert set(HOSTILE) <= seen
+    for key in HOSTILE:
+        page.get_by_label("Key of X or Y").fill(key.split("\n")[0])  # an input has one line
+        first = page.locator("#hits li button").first
+        assert first.text_content() == key
+        first.click()
+        page.wait_for_function("(key) => document.querySelector('#sought bdi')?.textContent === key", arg=key)
+        assert annotation(page, "x") == annotation(page, "y") == [" ".join(key.split())]
+        assert page.locator("#partner bdi").text_content() == key
+    assert page.evaluate("window.broken") is None
+    assert page.locator("main img, main b:not(.numbers b), main i, main script").count() == 0
+    assert page.locator("h1 + .reason").count() == 1
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download as TSV").click()
+    download.value.save_as(tmp_path / "pairs.tsv")
+    assert set(HOSTILE) <= {row["x"] for row in read_table(tmp_path / "pairs.tsv")}  # as kedge reads it back
+    page.screenshot(path=SCREENSHOTS / "hostile.png", full_page=True)
+
+
+def test_without_webgl_there_is_a_picture_too(visit, chromium, report):
+    page = visit(report, by=chromium("--disable-3d-apis"))
+    assert page.evaluate("document.createElement('canvas').getContext('webgl')") is None
+    assert page.locator("#plot-x .points path").count() > 500
+
+
+def test_it_prints_in_light_colours(visit, report, tmp_path):
+    page = visit(report, scheme="dark")
+    page.pdf(path=tmp_path / "report.pdf")
+    assert (tmp_path / "report.pdf").stat().st_size > 50_000
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    ink = page.evaluate("document.getElementById('histogram').layout.font.color")
+    assert ink == "#17212b"
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.evaluate("document.getElementById('histogram').layout.font.color") == "#e8edf2"
+
+
+def test_live_any_key_and_other_anchors(visit, fitted, words):
+    import threading
+
+    explorer = Explorer(fitted, *words, run="RUN", most=300)
+    with serve(explorer, 0) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            page = visit(f"http://127.0.0.1:{server.server_port}/")
+            hidden = next(key for key in words[0].keys if key not in set(explorer.contents["keys"][0]))
+            page.get_by_label("Key of X or Y").fill(hidden)
+            page.get_by_role("button", name="Show neighbours").click()
+            page.wait_for_selector("#neighbours:not([hidden])")
+            assert page.locator("#sought").inner_text() == f"{hidden} in X"
+            assert page.locator("#pointed").inner_text().endswith("not among the rows drawn")
+            before = page.evaluate("Array.from(document.getElementById('plot-y').data[1].x)")
+            page.get_by_label("Other anchors").select_option("keys")
+            page.get_by_label("keys, one a line").fill("water\nmusic\nyears")
+            page.get_by_role("button", name="Look").click()
+            page.get_by_label("relative to 3 keys of yours").wait_for()
+            assert page.get_by_label("relative to 3 keys of yours").is_checked()
+            assert page.evaluate("Array.from(document.getElementById('plot-y').data[1].x)") != before
+            page.screenshot(path=SCREENSHOTS / "live.png", full_page=True)
+            require_accessible(page)
+        finally:
+            server.shutdown()

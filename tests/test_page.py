@@ -1,0 +1,361 @@
+"""The page of a run, and the server of the live one: what is in them, apart from how they look in a browser."""
+
+from __future__ import annotations
+
+import base64
+import builtins
+import gzip
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+
+import numpy as np
+import pytest
+
+pytest.importorskip("plotly", reason="the page needs kedge[report]")
+
+from kedge import AnchorDiscovery, Embeddings, InputError
+from kedge.cli.main import main
+from kedge.errors import MissingExtraError
+from kedge.report import Comparison, Explorer, draw_sample, write_report
+from kedge.report.contents import data_of, percent
+from kedge.report.neighbourhoods import Neighbourhoods
+from kedge.tasks import Truth, evaluate, gold_by_key, search
+
+
+def unpacked(page, name):
+    """What the page carries under a name."""
+    packed = re.search(rf'<script type="application/gzip" id="{name}">([^<]*)</script>', page)[1]
+    return gzip.decompress(base64.b64decode(packed)).decode()
+
+
+def cosines(left, right):
+    left, right = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (left, right))
+    return left @ right.T
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory, fitted, words):
+    """The page of 2,000 words, as text."""
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    write_report(path, fitted, *words)
+    return path.read_text()
+
+
+def test_the_page_says_what_the_run_says(page, fitted, words):
+    assert f'<span class="badge">{fitted.health_.verdict}</span>' in page
+    assert fitted.health_.reason in page
+    assert fitted.health_.advice in page
+    assert f"<b>{len(fitted.pairs_):,}</b>" in page
+    data = json.loads(unpacked(page, "contents"))
+    assert list(zip(*data["keys"], strict=False))[: data["pairs"]] == fitted.pair_keys_
+    assert sorted(data["keys"][0]) == sorted(words[0].keys)  # all rows are there, also those in no pair
+    np.testing.assert_allclose(data["confidence"], fitted.pair_confidence_, atol=1e-4)
+    assert [row[:2] for row in data["anchors"]] == [list(pair) for pair in fitted.anchor_keys_]
+    assert [row[:2] for row in data["seeds"]] == [list(pair) for pair in fitted.seed_keys_]
+    assert sum(data["sureness"]["counts"]) == len(fitted.pairs_)
+    assert data["sureness"]["precision"][-1] == pytest.approx(fitted.pair_confidence_.mean(), abs=1e-4)
+
+
+def test_the_page_needs_nothing_else(page):
+    outside = re.sub(r"<script type=.application/gzip.*?</script>", "", page, flags=re.DOTALL)
+    assert not re.search(r"""(src|href)\s*=\s*["'](?!#|data:)""", outside)
+    assert "@import" not in outside
+    assert "url(" not in outside
+    assert "default-src &#39;none&#39;" in page  # and a browser would refuse to fetch anything
+    assert unpacked(page, "plotly").lstrip().startswith("/**\n* plotly.js")
+
+
+def test_the_same_run_gives_the_same_page(page, fitted, words, tmp_path):
+    write_report(tmp_path / "again.html", fitted, *words)
+    assert (tmp_path / "again.html").read_text() == page
+
+
+def test_neighbours_are_the_nearest(fitted, words):
+    x, y = words
+    neighbourhoods = Neighbourhoods(fitted, x, y)
+    rows = np.array([0, 17, 1999])
+    mapped, own = fitted.map_x(x), fitted.normalise_y(y)
+    for side, space, other in (("x", fitted.normalise_x(x), cosines(mapped, own)), ("y", own, cosines(own, mapped))):
+        inside = cosines(space, space)[rows]
+        inside[np.arange(3), rows] = -2
+        within, across = neighbourhoods.within(side, rows, 5), neighbourhoods.across(side, rows, 5)
+        np.testing.assert_allclose(within.similarity, -np.sort(-inside)[:, :5], atol=1e-5)
+        np.testing.assert_allclose(np.take_along_axis(inside, within.rows, 1), within.similarity, atol=1e-5)
+        np.testing.assert_allclose(across.similarity, -np.sort(-other[rows])[:, :5], atol=1e-5)
+        np.testing.assert_allclose(np.take_along_axis(other[rows], across.rows, 1), across.similarity, atol=1e-5)
+
+
+def test_equal_rows_are_neighbours_but_not_of_themselves(rotated):
+    x, y = rotated()
+    x[1:20] = x[0]  # more equal rows than neighbours asked for
+    near = Neighbourhoods(AnchorDiscovery(n_anchors=20, device="cpu").fit(x, y, [(i, i) for i in range(30, 50)]), x, y)
+    found = near.within("x", np.arange(20), 5)
+    assert found.rows.shape == (20, 5)
+    assert not (found.rows == np.arange(20)[:, None]).any()
+    np.testing.assert_allclose(found.similarity, 1, atol=1e-5)
+
+
+def test_large_spaces_are_shown_in_part(fitted, words, tmp_path):
+    write_report(tmp_path / "part.html", fitted, *words, most=500)
+    page = (tmp_path / "part.html").read_text()
+    data = json.loads(unpacked(page, "contents"))
+    assert [len(keys) for keys in data["keys"]] == [500, 500]
+    assert max(data["near"]["across"][0]["rows"]) < 500
+    assert "taken at random" in page
+
+
+def test_with_gold_the_page_compares(fitted, words, tmp_path):
+    gold = gold_by_key(*words)
+    evaluation = evaluate(fitted, *words, gold, complete=True, device="cpu")
+    truth = Truth(*words, gold, complete=True)
+    write_report(tmp_path / "gold.html", fitted, *words, gold=Comparison(evaluation, truth, "A note & more."))
+    page = (tmp_path / "gold.html").read_text()
+    assert f"<td>{evaluation.found.mrr:.3f}</td>" in page
+    assert "A note &amp; more." in page
+    data = json.loads(unpacked(page, "contents"))
+    assert np.mean(data["right"]) == pytest.approx(evaluation.pairs_precision)
+    bins = data["reliability"]["bins"]
+    assert sum(count for *_, count in bins) == len(fitted.pairs_)
+    assert sum(right * count for _, right, _, _, count in bins) == pytest.approx(sum(data["right"]), abs=1)
+    assert all(low <= right <= high for _, right, low, high, _ in bins)
+
+
+def test_pairs_of_which_nothing_is_known_are_not_judged(fitted, words):
+    x, y = words
+    gold = gold_by_key(x, y)[:1000]
+    truth = Truth(x, y, gold, complete=False)
+    evaluation = evaluate(fitted, x, y, gold, complete=False, device="cpu")
+    data = data_of(fitted, x, y, draw_sample(fitted, x, y, 100), Comparison(evaluation, truth))
+    known = {x.keys[row] for row in gold[:, 0]}
+    assert [right is None for right in data["right"]] == [key not in known for key in data["keys"][0][: data["pairs"]]]
+    judged = sum(count for *_, count in data["reliability"]["bins"])
+    assert judged == sum(left in known for left, _ in fitted.pair_keys_)
+
+
+def test_only_what_is_whole_is_called_so():
+    assert [percent(share) for share in (None, 0.5, 0.9994, 0.99996, 1.0)] == [
+        "-", "50.0%", "99.9%", ">99.9%", "100.0%",
+    ]  # fmt: skip
+
+
+def test_a_run_that_failed_says_so_and_shows_what_there_is(rotated, tmp_path):
+    keys = [f"r{row}" for row in range(300)]
+    x, y = (Embeddings(keys, rotated(seed=seed)[0], name) for seed, name in enumerate("xy"))  # unrelated
+    nothing = AnchorDiscovery(n_anchors=20, device="cpu", min_confidence=1).fit(x, y)
+    gold = gold_by_key(x, y)
+    truth = Comparison(evaluate(nothing, x, y, gold, complete=True), Truth(x, y, gold, complete=True))
+    write_report(tmp_path / "failed.html", nothing, x, y, gold=truth)
+    page = (tmp_path / "failed.html").read_text()
+    assert nothing.health_.verdict != "aligned"
+    assert f'<span class="badge">{nothing.health_.verdict}</span>' in page
+    assert "It worked." not in page
+    assert "No pair is probable enough" in page
+    assert 'value="seeds"' not in page
+    data = json.loads(unpacked(page, "contents"))
+    assert data["pairs"] == 0
+    assert data["sureness"] is None
+    assert data["reliability"]["bins"] == []
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, fitted, words):
+    """A run folder and its two files."""
+    from kedge import write_embeddings
+
+    path = tmp_path_factory.mktemp("run")
+    fitted.save(path / "run")
+    for name, space in zip(("x.npz", "y.npz"), words, strict=True):
+        write_embeddings(space, path / name)
+    return [str(path / name) for name in ("run", "x.npz", "y.npz")]
+
+
+def test_the_verb_writes_the_page(run, tmp_path, capsys):
+    out = tmp_path / "report.html"
+    assert main(["report", *run, "--gold", "keys", "-o", str(out)]) == 0
+    assert f"page: {out}" in capsys.readouterr().out
+    assert "Against the truth" in out.read_text()
+    assert f"kedge search {run[0]} {run[1]} {run[2]} KEY" in out.read_text()
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-o", "page.pdf"], "give it the suffix .html"),
+        (["-o", "no/page.html"], "does not exist; create it first"),
+        (["-o", "page.html", "--gold", "absent.tsv"], "no such file"),
+    ],
+)
+def test_bad_arguments_leave_nothing(run, tmp_path, capsys, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    assert main(["report", *run, *arguments]) == 2
+    assert message in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_discover_writes_it_too_and_refuses_a_bad_name_before_the_work(run, tmp_path, capsys):
+    command = ["discover", *run[1:], "--limit", "500", "--anchors", "20", "--out", str(tmp_path / "run"), "--force"]
+    assert main([*command, "--report", str(tmp_path / "page.txt")]) == 2
+    assert "give it the suffix .html" in capsys.readouterr().err
+    assert main([*command, "--report", str(tmp_path / "page.html")]) == 0
+    assert f"page: {tmp_path / 'page.html'}" in capsys.readouterr().out
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["page.html", "run"]
+
+
+def test_without_plotly_the_extra_is_named(monkeypatch, tmp_path, fitted, words):
+    real = builtins.__import__
+
+    def fails(name, *arguments, **options):
+        if name.split(".")[0] == "plotly":
+            raise ImportError(name)
+        return real(name, *arguments, **options)
+
+    monkeypatch.setattr(builtins, "__import__", fails)
+    with pytest.raises(MissingExtraError, match=r"pip install 'kedge\[report\]'"):
+        write_report(tmp_path / "report.html", fitted, *words)
+
+
+# -- live ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def explorer(fitted, words):
+    return Explorer(fitted, *words, run="RUN", most=300)
+
+
+def test_any_key_is_found_drawn_or_not(explorer, words):
+    x, _ = words
+    drawn = set(explorer.contents["keys"][0])
+    assert len(drawn) == 300
+    hidden = next(key for key in x.keys if key not in drawn)
+    (first, *_) = explorer.find(f" {hidden.upper()} ")
+    assert (first["side"], first["key"], first["place"]) == ("x", hidden, None)
+    seen = explorer.look_up(explorer.contents["keys"][0][5])
+    assert seen["place"] == 5
+    assert explorer.find("") == []
+    assert explorer.find("no such key") == []
+    hits = [hit["key"] for hit in explorer.find("wa")]
+    assert hits == sorted(hits, key=lambda key: not key.startswith("wa"))  # those that begin with it come first
+
+
+def test_neighbours_are_those_of_the_command_line(explorer, fitted, words):
+    x, y = words
+    row = x.row_of["water"]
+    near_x, near_y = explorer.neighbours("x", str(row))
+    expected = search(fitted, x, y, ["water"], 12)["water"]
+    assert [entry["key"] for entry in near_y] == [near.key for near in expected]
+    assert [entry["percent"] for entry in near_y] == [round(100 * near.similarity) for near in expected]
+    assert "water" not in {entry["key"] for entry in near_x}
+    back_x, _ = explorer.neighbours("y", str(y.row_of["water"]))
+    assert back_x[0]["key"] == "water"
+
+
+def test_the_picture_changes_with_the_anchors(explorer, words):
+    found = explorer.view("found", "", "")
+    assert found["places"] == explorer.contents["views"][-1]["places"]
+    few = explorer.view("found", "3", "")
+    assert few["name"] == "relative to 3 anchors (found)"
+    assert few["places"] != found["places"]
+    assert explorer.view("seeds", "", "")["places"] == explorer.contents["views"][1]["places"]
+    keys = explorer.view("keys", "", "water\nmusic\n\nyears\n")
+    assert keys["name"] == "relative to 3 keys of yours"
+    assert [len(side) for side in keys["places"]] == [300] * 4
+
+
+@pytest.mark.parametrize(
+    ("question", "message"),
+    [
+        (lambda explorer: explorer.view("found", "1", ""), "at least 2 anchors"),
+        (lambda explorer: explorer.view("found", "101", ""), "whole number below 101"),
+        (lambda explorer: explorer.view("best", "", ""), "got 'best'"),
+        (lambda explorer: explorer.view("keys", "", "water\nqqq"), "unknown key 'qqq'"),
+        (lambda explorer: explorer.neighbours("z", "0"), "side must be x or y"),
+        (lambda explorer: explorer.neighbours("x", "2000"), "row must be a whole number below 2000"),
+        (lambda explorer: explorer.neighbours("x", "-1"), "row must be a whole number"),
+        (lambda explorer: explorer.look_up("qqq"), "unknown key 'qqq'"),
+    ],
+)
+def test_bad_questions_get_clear_answers(explorer, question, message):
+    with pytest.raises(InputError, match=message):
+        question(explorer)
+
+
+def test_a_key_without_a_partner_is_no_anchor(explorer, fitted):
+    alone = fitted.unmatched_keys_x_[0]
+    with pytest.raises(InputError, match="is in no pair"):
+        explorer.view("keys", "", f"water\n{alone}")
+
+
+@pytest.fixture(scope="module")
+def live(run):
+    """The address of `kedge explore`, and its process."""
+    command = [sys.executable, "-m", "kedge", "explore", *run, "--json", "--rows", "300"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    lines = iter(process.stdout.readline, "")
+    told = next(lines)
+    while not told.rstrip().endswith("}"):
+        told += next(lines)
+    yield json.loads(told)["url"], process
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    process.stderr.close()
+
+
+def status_of(request):
+    try:
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read()
+
+
+def test_it_answers_and_refuses(live):
+    address, _ = live
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", address)
+    status, body = status_of(address)
+    assert (status, body[:15]) == (200, b"<!doctype html>")
+    status, body = status_of(f"{address}keys?text=water")
+    assert json.loads(body)["hits"][0]["key"] == "water"
+    status, body = status_of(f"{address}near?side=x&row=x")
+    assert (status, "row must be" in json.loads(body)["error"]) == (400, True)
+    assert status_of(f"{address}run.json")[0] == 404
+    assert status_of(f"{address}../../etc/passwd")[0] == 404
+    for method in ("POST", "PUT", "DELETE"):
+        assert status_of(urllib.request.Request(address, method=method, data=b"x"))[0] == 501
+    elsewhere = urllib.request.Request(address, headers={"Host": "evil.example"})
+    assert status_of(elsewhere)[0] == 403
+
+
+def test_it_listens_on_loopback_only(live):
+    port = int(live[0].rsplit(":", 1)[1].rstrip("/"))
+    others = {info[4][0] for info in socket.getaddrinfo(socket.gethostname(), port, type=socket.SOCK_STREAM)}
+    for host in sorted(others - {"127.0.0.1"}):
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+            probe.settimeout(5)
+            assert probe.connect_ex((host, port)) != 0
+    with socket.create_connection(("127.0.0.1", port), timeout=5):
+        pass
+
+
+def test_a_port_in_use_is_refused(live, run, capsys):
+    port = live[0].rsplit(":", 1)[1].rstrip("/")
+    assert main(["explore", *run, "--port", port, "--rows", "100"]) == 2
+    assert f"--port {port}: cannot be used" in capsys.readouterr().err
+
+
+def test_ctrl_c_ends_it_in_peace(live):
+    _, process = live
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 0, errors
+    assert errors.endswith("kedge: stopped\n")
+    assert "Traceback" not in errors
