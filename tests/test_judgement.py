@@ -80,6 +80,7 @@ def test_the_reasons_say_what_was_measured():
 def test_the_advice_fits_what_was_done():
     assert "there were 2, 15 are enough" in _health(0.2, [0.2], 0.5, problem(seeds=2)).advice
     assert "Centre the spaces" in _health(0.2, [0.2], 0.5, problem(centred=False)).advice
+    assert "Centre the spaces" in _health(None, [], 0.5, problem(centred=False)).advice
     assert "check that they are right" in _health(0.2, [0.2], 0.5, problem()).advice
     assert "share too few items" in _health(0.4, [0.2], 0.5, problem()).advice
 

@@ -40,6 +40,7 @@ _CHANCE_SCHEDULE = Schedule(sample_size=_SAMPLE, anneal_rounds=15, finish_rounds
 _FEWEST_PAIRS = 20
 # Seeds that are enough for most pairs of spaces.
 _ENOUGH_SEEDS = 15
+_CENTRE = "Centre the spaces: uncentred rows are all alike."
 
 
 @dataclass(frozen=True)
@@ -163,7 +164,7 @@ def _health(agreement: float | None, by_chance: list[float], mutual: float, prob
             score=0.0,
             verdict="doubtful",
             reason=f"Nothing can be said: there are fewer than {_FEWEST_PAIRS} pairs in a half of what was judged.",
-            advice="Give more rows of both spaces; look at the pairs yourself.",
+            advice=_more_rows(problem),
             agreement=None,
             chance=None,
             mutual=mutual,
@@ -176,7 +177,7 @@ def _health(agreement: float | None, by_chance: list[float], mutual: float, prob
     if score >= DOUBTFUL and not by_chance:
         score, verdict = DOUBTFUL, "doubtful"
         reason = f"Chance could not be measured on so few rows: {told}."
-        advice = "Give more rows of both spaces; look at the pairs yourself."
+        advice = _more_rows(problem)
     elif score >= ALIGNED:
         verdict = "aligned"
         reason = f"The pairs support each other: {told}."
@@ -192,10 +193,15 @@ def _health(agreement: float | None, by_chance: list[float], mutual: float, prob
     return Health(score, verdict, reason, advice, agreement, chance if by_chance else None, mutual)
 
 
+def _more_rows(problem: Problem) -> str:
+    """What helps where there are too few pairs to judge by."""
+    return "Give more rows of both spaces; look at the pairs yourself." if problem.centred else _CENTRE
+
+
 def _remedy(problem: Problem) -> str:
     """What helps most often, given what was done."""
     if not problem.centred:
-        return "Centre the spaces: uncentred rows are all alike."
+        return _CENTRE
     if len(problem.seeds_x) < _ENOUGH_SEEDS:
         return f"Give more seeds: there were {len(problem.seeds_x)}, {_ENOUGH_SEEDS} are enough for most spaces."
     return "Give more seeds, check that they are right, and that both files hold the same kind of things."
