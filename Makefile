@@ -1,10 +1,11 @@
 # make demo   set everything up and pair real words of two models
-# make test   set everything up, then lint, type-check and test
+# make test   set everything up, then lint, type-check and test (and build the documentation)
+# make docs   the documentation as a site, in site/
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-all check format clean
+.PHONY: demo test test-all check docs format clean
 
 demo: $(VENV)/.core
 	$(BIN)/kedge demo
@@ -20,12 +21,15 @@ check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+docs: $(VENV)/.dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) kedge-demo kedge-reproduce .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) site build kedge-demo kedge-reproduce .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

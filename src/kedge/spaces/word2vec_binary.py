@@ -47,7 +47,7 @@ def read(path: Path, selection: Selection) -> tuple[list[str], NDArray[np.float3
 
 def write(path: Path, space: Embeddings) -> None:
     """Write word2vec binary."""
-    refuse_whitespace(path, space)
+    refuse_whitespace(space)
     with open_binary(path, "wb") as stream:
         stream.write(f"{len(space)} {space.dim}\n".encode())
         for key, vector in zip(space.keys, space.vectors, strict=True):

@@ -80,19 +80,19 @@ def read(path: Path, selection: Selection) -> tuple[list[str], NDArray[np.float3
 
 def write(path: Path, space: Embeddings) -> None:
     """Write word2vec text with a header; numbers keep every bit of their float32 value."""
-    refuse_whitespace(path, space)
+    refuse_whitespace(space)
     with open_binary(path, "wb") as stream:
         stream.write(f"{len(space)} {space.dim}\n".encode())
         for key, vector in zip(space.keys, space.vectors, strict=True):
             stream.write(f"{key} {' '.join(map(str, vector))}\n".encode())
 
 
-def refuse_whitespace(path: Path, space: Embeddings) -> None:
+def refuse_whitespace(space: Embeddings) -> None:
     """The word2vec formats separate by white space, so no key may hold any."""
     for key in space.keys:
         if not key or key.split() != [key]:
             raise InputError(
-                f"{path}: the key {key!r} is empty or holds white space, which word2vec files cannot store; "
+                f"{space.source}: the key {key!r} is empty or holds white space, which word2vec files cannot store; "
                 "write .npz, .safetensors or .parquet instead"
             )
 

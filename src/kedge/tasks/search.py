@@ -26,7 +26,7 @@ def search(
     """The k rows of Y nearest to each key of X, carried across by the map; nearest first."""
     if k < 1:
         raise InputError(f"k must be at least 1, got {k}")
-    queries = torch.from_numpy(discovery.map_x(x.vectors[x.rows(keys)]))
+    queries = torch.from_numpy(discovery.map_x(x.take(x.rows(keys))))
     values, rows = top_k(queries, torch.from_numpy(discovery.normalise_y(y)), k)
     return {
         key: [Neighbour(y.keys[row], similarity) for row, similarity in zip(near, similar, strict=True)]
