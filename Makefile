@@ -11,10 +11,10 @@ demo: $(VENV)/.core
 	$(BIN)/kedge demo
 
 test: check
-	$(BIN)/python -m pytest
+	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest
 
 test-all: check
-	$(BIN)/python -m pytest -m "not gpu"
+	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -m "not gpu"
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -42,8 +42,16 @@ HOSTILE = [
     "שלום עולם",
     "مرحبا",
     "ﬁligature",
+    "__proto__",
+    "constructor",
+    "12",
+    "e\u0301",
+    "bell \x07 and \x1b[31m",
+    "Polish",
+    "polish",
     "a" * 300,
 ]
+INVISIBLE = {" ": '" "', "\u200b": '"\\u200b"'}
 
 
 def find_browser() -> str | None:
@@ -76,6 +84,11 @@ def browser(chromium):
     return chromium()
 
 
+def is_trouble(message):
+    """An error, but not what Chromium says where the server refuses a question."""
+    return message.type == "error" and "status of 400" not in message.text
+
+
 @pytest.fixture
 def visit(browser):
     """A function that opens an address, and at the end of the test sees to it that nothing went wrong in the page."""
@@ -85,7 +98,7 @@ def visit(browser):
         context = by.new_context(viewport=viewport, color_scheme=scheme, accept_downloads=True)
         contexts.append(context)
         page = context.new_page()
-        page.on("console", lambda message: troubles.append(message.text) if message.type == "error" else None)
+        page.on("console", lambda message: troubles.append(message.text) if is_trouble(message) else None)
         page.on("pageerror", lambda error: troubles.append(str(error)))
         page.on("dialog", lambda dialog: troubles.append(f"dialog: {dialog.message}"))
         page.on("request", lambda request: requests.append(request.url))
@@ -128,7 +141,8 @@ def rotated_pair():
     chance = np.random.default_rng(0)
     x = chance.standard_normal((400, 16)).astype(np.float32) * np.geomspace(1, 0.2, 16, dtype=np.float32)
     rotation, _ = np.linalg.qr(chance.standard_normal((16, 16)))
-    keys = HOSTILE + [f"row {row}" for row in range(len(HOSTILE), 400)]
+    odd = [*HOSTILE, *INVISIBLE]
+    keys = odd + [f"row {row}" for row in range(len(odd), 400)]
     y = x @ rotation
     y[-20:] = chance.standard_normal((20, 16)) * np.geomspace(0.2, 1, 16)
     return Embeddings(keys, x, "<i>x</i>.npz"), Embeddings(keys, y, "y & z.npz")
@@ -242,8 +256,12 @@ def test_zooming_shows_the_same_part_of_both(visit, report):
     ranges = page.evaluate("['plot-x', 'plot-y'].map((id) => document.getElementById(id).layout.xaxis.range)")
     assert ranges[0] == pytest.approx(ranges[1], rel=0.05)
     assert ranges[0][1] - ranges[0][0] < 6000
+    page.evaluate("redrawAll()")  # as when the colours change
+    kept = page.evaluate("document.getElementById('plot-y').layout.xaxis.range")
+    assert kept == pytest.approx(ranges[1], rel=0.05)
     whole.click()
     assert page.evaluate("document.getElementById('plot-y').layout.xaxis.range[1]") > 4000
+    assert whole.is_disabled()
 
 
 def test_the_table_sorts_filters_turns_and_downloads(visit, report, fitted, tmp_path):
@@ -270,7 +288,7 @@ def test_the_table_sorts_filters_turns_and_downloads(visit, report, fitted, tmp_
     with page.expect_download() as download:
         page.get_by_role("button", name="Download as TSV").click()
     download.value.save_as(tmp_path / download.value.suggested_filename)
-    rows = list(read_table(tmp_path / "pairs.tsv"))
+    rows = list(read_table(tmp_path / "pairs-shown.tsv"))
     assert len(rows) == count
     assert {(row["x"], row["y"]) for row in rows} <= set(fitted.pair_keys_)
 
@@ -278,6 +296,7 @@ def test_the_table_sorts_filters_turns_and_downloads(visit, report, fitted, tmp_
     page.get_by_label("Table").select_option("anchors")
     assert page.locator("#range").inner_text() == "1 to 25 of 100"
     page.get_by_label("Table").select_option("seeds")
+    assert page.get_by_label("Confidence at least").is_hidden()  # they have none
     assert sorted(cells(page, 1)) == sorted(left for left, _ in fitted.seed_keys_)
     page.locator("#table tbody button").first.click()
     assert page.locator("#sought").inner_text() == f"{fitted.seed_keys_[0][0]} in X"
@@ -292,14 +311,16 @@ def test_hostile_keys_stay_text(visit, hostile, tmp_path):
         if following.is_disabled():
             break
         following.click()
-    assert set(HOSTILE) <= seen
+    assert {*HOSTILE, *INVISIBLE.values()} <= seen  # what could not be seen is spelt out
     for key in HOSTILE:
         page.get_by_label("Key of X or Y").fill(key.split("\n")[0])  # an input has one line
         first = page.locator("#hits li button").first
         assert first.text_content() == key
         first.click()
         page.wait_for_function("(key) => document.querySelector('#sought bdi')?.textContent === key", arg=key)
-        assert annotation(page, "x") == annotation(page, "y") == [" ".join(key.split())]
+        (shown,) = annotation(page, "x")
+        assert annotation(page, "y") == [shown]
+        assert shown == " ".join(key.split()) or (len(key) > 60 and shown == f"{key[:60]}...")
         assert page.locator("#partner bdi").text_content() == key
     assert page.evaluate("window.broken") is None
     assert page.locator("main img, main b:not(.numbers b), main i, main script").count() == 0
@@ -311,21 +332,47 @@ def test_hostile_keys_stay_text(visit, hostile, tmp_path):
     page.screenshot(path=SCREENSHOTS / "hostile.png", full_page=True)
 
 
+def test_the_last_question_counts(visit, report):
+    page = visit(report)
+    page.evaluate(
+        """() => {
+            const slow = PackedSource.prototype.neighbours;
+            let first = true;
+            PackedSource.prototype.neighbours = async function (entry) {
+                const lists = await slow.call(this, entry);
+                if (first) { first = false; await new Promise((resolve) => setTimeout(resolve, 800)); }
+                return lists;
+            };
+        }"""
+    )
+    buttons = page.locator("#table tbody button")
+    names = buttons.all_inner_texts()
+    buttons.nth(0).click()
+    buttons.nth(1).click()
+    page.wait_for_timeout(1500)
+    assert page.locator("#sought").inner_text() == f"{names[1]} in X"
+
+
 def test_without_webgl_there_is_a_picture_too(visit, chromium, report):
     page = visit(report, by=chromium("--disable-3d-apis"))
     assert page.evaluate("document.createElement('canvas').getContext('webgl')") is None
     assert page.locator("#plot-x .points path").count() > 500
 
 
-def test_it_prints_in_light_colours(visit, report, tmp_path):
+def test_it_prints_in_light_colours_and_whole(visit, report):
     page = visit(report, scheme="dark")
-    page.pdf(path=tmp_path / "report.pdf")
-    assert (tmp_path / "report.pdf").stat().st_size > 50_000
+    size = "document.getElementById('plot-y')._fullLayout.width"
+    on_screen = page.evaluate(size)
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    page.pdf(path=SCREENSHOTS / "report.pdf")
+    assert (SCREENSHOTS / "report.pdf").stat().st_size > 50_000
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    ink = page.evaluate("document.getElementById('histogram').layout.font.color")
-    assert ink == "#17212b"
+    assert page.evaluate("document.getElementById('histogram').layout.font.color") == "#17212b"
+    assert page.evaluate(size) == 330  # two of them fit on a sheet
+    assert page.evaluate("document.querySelector('details').open")
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert page.evaluate("document.getElementById('histogram').layout.font.color") == "#e8edf2"
+    page.wait_for_function(f"Math.abs({size} - {on_screen}) < 3")
 
 
 def test_live_any_key_and_other_anchors(visit, fitted, words):
@@ -351,5 +398,9 @@ def test_live_any_key_and_other_anchors(visit, fitted, words):
             assert page.evaluate("Array.from(document.getElementById('plot-y').data[1].x)") != before
             page.screenshot(path=SCREENSHOTS / "live.png", full_page=True)
             require_accessible(page)
+            page.get_by_label("keys, one a line").fill("water\nno such key")
+            page.get_by_role("button", name="Look").click()
+            page.wait_for_selector("#trouble:not([hidden])")
+            assert "unknown key 'no such key'" in page.locator("#trouble").inner_text()
         finally:
             server.shutdown()

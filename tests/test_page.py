@@ -6,6 +6,7 @@ import base64
 import builtins
 import gzip
 import json
+import os
 import re
 import signal
 import socket
@@ -21,11 +22,12 @@ pytest.importorskip("plotly", reason="the page needs kedge[report]")
 
 from kedge import AnchorDiscovery, Embeddings, InputError
 from kedge.cli.main import main
+from kedge.discovery.inputs import as_space
 from kedge.errors import MissingExtraError
 from kedge.report import Comparison, Explorer, draw_sample, write_report
-from kedge.report.contents import data_of, percent
+from kedge.report.contents import data_of
 from kedge.report.neighbourhoods import Neighbourhoods
-from kedge.tasks import Truth, evaluate, gold_by_key, search
+from kedge.tasks import Truth, as_percent, evaluate, gold_by_key, search
 
 
 def unpacked(page, name):
@@ -94,7 +96,8 @@ def test_neighbours_are_the_nearest(fitted, words):
 def test_equal_rows_are_neighbours_but_not_of_themselves(rotated):
     x, y = rotated()
     x[1:20] = x[0]  # more equal rows than neighbours asked for
-    near = Neighbourhoods(AnchorDiscovery(n_anchors=20, device="cpu").fit(x, y, [(i, i) for i in range(30, 50)]), x, y)
+    fitted = AnchorDiscovery(n_anchors=20, device="cpu").fit(x, y, [(row, row) for row in range(30, 50)])
+    near = Neighbourhoods(fitted, as_space(x, "x"), as_space(y, "y"))
     found = near.within("x", np.arange(20), 5)
     assert found.rows.shape == (20, 5)
     assert not (found.rows == np.arange(20)[:, None]).any()
@@ -138,8 +141,76 @@ def test_pairs_of_which_nothing_is_known_are_not_judged(fitted, words):
     assert judged == sum(left in known for left, _ in fitted.pair_keys_)
 
 
+@pytest.mark.parametrize(("seeds", "anchors"), [(1, 1), (1, 20), (20, 1)])
+def test_one_seed_or_anchor_is_enough_for_a_picture(rotated, tmp_path, seeds, anchors):
+    keys = [f"r{row}" for row in range(300)]
+    x, y = (Embeddings(keys, vectors, name) for vectors, name in zip(rotated(), "xy", strict=True))
+    one = AnchorDiscovery(n_anchors=anchors, device="cpu").fit(x, y, [(row, row) for row in range(seeds)])
+    write_report(tmp_path / "one.html", one, x, y)
+    views = json.loads(unpacked((tmp_path / "one.html").read_text(), "contents"))["views"]
+    assert [[len(side) for side in view["places"]] for view in views] == [[300] * 4] * 3
+
+
+def test_a_small_space_is_drawn_whole_beside_a_large_one(rotated):
+    x, y = rotated(n=2000)
+    x = x[:100]
+    unequal = AnchorDiscovery(n_anchors=20, device="cpu").fit(x, y, [(row, row) for row in range(50)])
+    spaces = as_space(x, "x"), as_space(y, "y")
+    sample = draw_sample(unequal, *spaces, 300)
+    assert (len(sample.rows_x), len(sample.rows_y)) == (100, 300)
+    assert len(sample.pair_numbers) == len(unequal.pairs_)
+    few = draw_sample(unequal, *spaces, 10)
+    assert (len(few.rows_x), len(few.rows_y)) == (10, 10)
+
+
+def test_a_diverged_loss_is_no_number_but_a_page(fitted, words):
+    from dataclasses import replace
+
+    history = fitted.history_
+    try:
+        fitted.history_ = tuple(replace(step, figures=dict.fromkeys(step.figures, float("nan"))) for step in history)
+        data = data_of(fitted, *words, draw_sample(fitted, *words, 100), None)
+    finally:
+        fitted.history_ = history
+    assert set(data["convergence"][0]["curves"][0]["values"]) == {None}
+
+
+def test_other_files_than_the_run_s_are_refused(run, fitted, words, tmp_path, capsys):
+    out = ["-o", str(tmp_path / "page.html")]
+    assert main(["report", run[0], run[2], run[1], *out]) == 2
+    assert "y.npz: is not what this run had as X; give its files whole, X first and then Y" in capsys.readouterr().err
+    assert main(["report", *run, "--limit", "100", *out]) == 2
+    assert "x.npz: is not what this run had as X" in capsys.readouterr().err
+    x, y = words
+    chance = np.random.default_rng(0)
+    others = Embeddings(y.keys, y.vectors[chance.permutation(len(y))], "others")  # keys and dimensions fit
+    with pytest.raises(InputError, match="others: is not what this run had as Y"):
+        Explorer(fitted, x, others, run="RUN", most=100)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_page_does_not_go_into_a_run(run, capsys):
+    assert main(["report", *run, "-o", f"{run[0]}/report.html"]) == 2
+    assert "is inside a run folder" in capsys.readouterr().err
+
+
+def test_what_a_run_was_made_with_is_cited(run, tmp_path):
+    folder = tmp_path / "a $(run)"
+    files = [*run[1:], "--limit", "500"]
+    command = ["discover", *files, "--anchors", "20", "--out", str(folder), "--force"]
+    assert main([*command, "--report", str(tmp_path / "page.html")]) == 0
+    page = (tmp_path / "page.html").read_text()
+    for told in ("SHA-256", "fit seconds", "first rows read", "<dt>torch</dt>", "none were given"):
+        assert told in page, told
+    assert "kedge search &#39;" in page  # a name like that can be pasted into a shell
+    described = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps(described | {"kedge": "0.0.7"}))
+    assert main(["report", str(folder), *files, "-o", str(tmp_path / "again.html")]) == 0
+    assert "Made by kedge 0.0.7," in (tmp_path / "again.html").read_text()
+
+
 def test_only_what_is_whole_is_called_so():
-    assert [percent(share) for share in (None, 0.5, 0.9994, 0.99996, 1.0)] == [
+    assert [as_percent(share) for share in (None, 0.5, 0.9994, 0.99996, 1.0)] == [
         "-", "50.0%", "99.9%", ">99.9%", "100.0%",
     ]  # fmt: skip
 
@@ -242,6 +313,20 @@ def test_any_key_is_found_drawn_or_not(explorer, words):
     assert explorer.find("no such key") == []
     hits = [hit["key"] for hit in explorer.find("wa")]
     assert hits == sorted(hits, key=lambda key: not key.startswith("wa"))  # those that begin with it come first
+    assert {hit["side"] for hit in explorer.find("wa")} == {"x", "y"}
+
+
+def test_the_key_that_was_typed_comes_first(rotated):
+    twins = ["polish", "POLISH", "Polish", "caf\u00e9", "cafe\u0301"]
+    x, y = (
+        Embeddings(twins + [f"r{row}" for row in range(295)], vectors, name)
+        for vectors, name in zip(rotated(), "xy", strict=True)
+    )
+    fitted = AnchorDiscovery(n_anchors=20, device="cpu").fit(x, y, [(row, row) for row in range(50)])
+    explorer = Explorer(fitted, x, y, run="RUN", most=300)
+    for key in twins:
+        assert [hit["key"] for hit in explorer.find(key)[:2]] == [key, key]  # of X, then of Y
+    assert len(explorer.find("polish")) == 6
 
 
 def test_neighbours_are_those_of_the_command_line(explorer, fitted, words):
@@ -278,6 +363,8 @@ def test_the_picture_changes_with_the_anchors(explorer, words):
         (lambda explorer: explorer.neighbours("z", "0"), "side must be x or y"),
         (lambda explorer: explorer.neighbours("x", "2000"), "row must be a whole number below 2000"),
         (lambda explorer: explorer.neighbours("x", "-1"), "row must be a whole number"),
+        (lambda explorer: explorer.neighbours("x", "9" * 5000), "row must be a whole number below 2000, got '9999"),
+        (lambda explorer: explorer.view("keys", "", "water\r\nwater\r\n"), "at least 2 anchors"),
         (lambda explorer: explorer.look_up("qqq"), "unknown key 'qqq'"),
     ],
 )
@@ -296,7 +383,8 @@ def test_a_key_without_a_partner_is_no_anchor(explorer, fitted):
 def live(run):
     """The address of `kedge explore`, and its process."""
     command = [sys.executable, "-m", "kedge", "explore", *run, "--json", "--rows", "300"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     assert process.stdout is not None
     lines = iter(process.stdout.readline, "")
     told = next(lines)
@@ -329,8 +417,13 @@ def test_it_answers_and_refuses(live):
     assert (status, "row must be" in json.loads(body)["error"]) == (400, True)
     assert status_of(f"{address}run.json")[0] == 404
     assert status_of(f"{address}../../etc/passwd")[0] == 404
+    status, body = status_of(f"{address}keys?text={'a' * 70_000}")
+    assert (status, set(json.loads(body))) == (414, {"error"})
+    assert status_of(f"{address}near?{'&'.join('side=x' for _ in range(9000))}")[0] == 400
+    assert status_of(urllib.request.Request(address, method="HEAD")) == (200, b"")
     for method in ("POST", "PUT", "DELETE"):
-        assert status_of(urllib.request.Request(address, method=method, data=b"x"))[0] == 501
+        status, body = status_of(urllib.request.Request(address, method=method, data=b"x"))
+        assert (status, set(json.loads(body))) == (501, {"error"})
     elsewhere = urllib.request.Request(address, headers={"Host": "evil.example"})
     assert status_of(elsewhere)[0] == 403
 

@@ -84,7 +84,6 @@ def run(arguments: argparse.Namespace) -> int:
             "machine": describe_machine(arguments.device),
         }
         discovery.save(folder / "run", extra=extra)
-        discovery.provenance_ = extra
         try:
             truth = Comparison(evaluation, Truth(x, y, gold, complete=True), _THE_PAPER)
             write_report(folder / "report.html", discovery, x, y, gold=truth, run=str(out / "run"))

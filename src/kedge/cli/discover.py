@@ -132,12 +132,13 @@ def _run(arguments: argparse.Namespace, here: Processes) -> int:
     from kedge.cli.progress import progress_bar
     from kedge.cli.provenance import describe_machine
     from kedge.discovery import AnchorDiscovery, check_target, discard
-    from kedge.report import require_page_target, write_report
     from kedge.spaces import read_embeddings, read_key_list, read_pairs
 
     if here.leads:
         check_target(arguments.out, overwrite=arguments.overwrite)
         if arguments.report:
+            from kedge.report import require_page_target
+
             require_page_target(arguments.report)
         _check_checkpoint(arguments)
     began = time.perf_counter()
@@ -184,9 +185,11 @@ def _run(arguments: argparse.Namespace, here: Processes) -> int:
         discovery.save(arguments.out, overwrite=arguments.overwrite, extra=extra)
         if keeps_state:
             discard(_checkpoint(arguments))
-        if arguments.report:
-            write_report(arguments.report, discovery, x, y, run=str(arguments.out))
         _tell(discovery, arguments, len(x), len(y), seconds)
+        if arguments.report:
+            from kedge.report import write_report
+
+            write_report(arguments.report, discovery, x, y, run=str(arguments.out))
     here.object_from_first(None)  # the others wait until it is written, and fail if it cannot be
     return 0 if arguments.force or discovery.health_.verdict == "aligned" else EXIT_UNHEALTHY
 

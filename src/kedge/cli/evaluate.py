@@ -83,22 +83,12 @@ def as_json(evaluation: Evaluation, health: Health) -> dict[str, Any]:
 def print_evaluation(evaluation: Evaluation, health: Health) -> None:
     """The same as tables for people."""
     from kedge.cli.output import health_line, print_table, results
-    from kedge.tasks import SCORE_NAMES
+    from kedge.tasks import SCORE_NAMES, as_percent
 
-    print_table(
-        ("anchors", *SCORE_NAMES.values()),
-        [
-            (name, *(f"{getattr(scores, field):.3f}" if scores else "-" for field in SCORE_NAMES))
-            for name, scores in evaluation.rows.items()
-        ],
-    )
+    print_table(("anchors", *SCORE_NAMES.values()), evaluation.table())
     console = results()
     console.print(
-        f"hidden anchors found exactly {_percent(evaluation.anchors_exact)}, "
-        f"pairs: precision {_percent(evaluation.pairs_precision)}, recall {_percent(evaluation.pairs_recall)}"
+        f"hidden anchors found exactly {as_percent(evaluation.anchors_exact)}, "
+        f"pairs: precision {as_percent(evaluation.pairs_precision)}, recall {as_percent(evaluation.pairs_recall)}"
     )
     console.print(health_line(health))
-
-
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{share:.1%}"

@@ -8,6 +8,9 @@ from typing import Any
 from kedge.cli.arguments import add_limit, add_rows_shown, add_run, add_spaces, add_verb
 from kedge.cli.interruption import interrupted
 
+# What a key takes in all: itself, to search for, and in the tables of partners.
+_KEY_BYTES = 500
+
 
 def add_parser(verbs: Any) -> None:
     """Describe the verb."""
@@ -42,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     require_plotly()
     discovery = load(arguments.run_folder)
     x, y = (read_embeddings(path, limit=arguments.limit) for path in (arguments.x, arguments.y))
-    held = x.vectors.nbytes + y.vectors.nbytes + 4 * len(x) * y.dim
+    held = x.vectors.nbytes + y.vectors.nbytes + 4 * len(x) * y.dim + _KEY_BYTES * (len(x) + len(y))
     require_memory(held, "the spaces, held to search them,", "read fewer rows with --limit")
     note(f"{x.source}: {len(x)} x {x.dim}, {y.source}: {len(y)} x {y.dim}; preparing the picture")
     explorer = Explorer(discovery, x, y, run=str(arguments.run_folder), most=arguments.rows)

@@ -119,6 +119,8 @@ def _run(parsed: argparse.Namespace) -> int:
 def entry_point() -> NoReturn:
     """What the `kedge` script calls."""
     signal.signal(signal.SIGTERM, _stop)
+    # Threads that wait for each other sleep. Spinning is no quicker, and where others use the same cores, much slower.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     code = main()
     if code == EXIT_INTERRUPTED or _one_of_several():
         # Python dies of the signal instead, whatever is returned, if it arrived inside an eval() of some import; and

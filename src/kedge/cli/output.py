@@ -47,6 +47,7 @@ def notes() -> Console:
 def print_json(value: Mapping[str, Any]) -> None:
     """One JSON object on stdout."""
     sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2, default=_jsonable) + "\n")
+    sys.stdout.flush()  # `kedge explore` goes on after it
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

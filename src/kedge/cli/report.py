@@ -24,9 +24,7 @@ The page needs no network and no other file.""",
     )
     add_run(parser)
     add_spaces(parser)
-    parser.add_argument(
-        "-o", "--out", metavar="FILE", type=Path, default=Path("report.html"), help="page (report.html)"
-    )
+    add_page(parser, "-o", "--out", default=Path("report.html"))
     add_gold(parser, required=False)
     add_rows_shown(parser)
     add_device(parser)

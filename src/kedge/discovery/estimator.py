@@ -341,10 +341,23 @@ class AnchorDiscovery(Parameters):
         # Undo Y's centring: a row of Y is its centre plus, on average, a step of length `spread_y_`.
         return to_numpy(unit(torch.from_numpy(self.centre_y_) + self.spread_y_ * mapped))
 
+    def require_spaces(self, x: Embeddings, y: Embeddings) -> None:
+        """Raise an `InputError` unless these are the spaces it was fitted on, as far as the anchors tell."""
+        for name, space, keys, vectors, normalise in (
+            ("X", x, [left for left, _ in self.anchor_keys_], self.anchor_vectors_, self.normalise_x),
+            ("Y", y, [right for _, right in self.anchor_keys_], self.snapped_anchors_, self.normalise_y),
+        ):
+            fits = space.dim == vectors.shape[1] and all(key in space.row_of for key in keys)
+            if not fits or not np.allclose(normalise(space.vectors[space.rows(keys)]), vectors, atol=1e-3):
+                raise InputError(
+                    f"{space.source}: is not what this run had as {name}; give its files whole, X first and then Y"
+                )
+
     def save(self, folder: str | Path, *, overwrite: bool = False, extra: Mapping[str, Any] | None = None) -> None:
         """Write a run folder (safetensors, JSON, TSV); `extra` entries go into `run.json`."""
         self._check_fitted()
-        storage.save(self, Path(folder), overwrite=overwrite, extra=extra or {})
+        self.provenance_ = self.provenance_ | dict(extra or {})
+        storage.save(self, Path(folder), overwrite=overwrite)
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "map_"):

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from kedge.discovery.estimator import AnchorDiscovery
 
 FORMAT = 2
+# What a loaded run knows of how it was made.
+_PROVENANCE = ("kedge", "inputs", "limit", "timings", "machine")
 # Attributes with keys: the table each lives in, and the array with as many rows.
 _TABLES = {
     "anchor_keys_": ("anchors.tsv", "anchors_x"),
@@ -91,7 +93,7 @@ def check_target(folder: Path, *, overwrite: bool) -> None:
         )
 
 
-def save(discovery: AnchorDiscovery, folder: Path, *, overwrite: bool, extra: Mapping[str, Any]) -> None:
+def save(discovery: AnchorDiscovery, folder: Path, *, overwrite: bool) -> None:
     """Write a run folder; it appears complete or not at all."""
     check_target(folder, overwrite=overwrite)
     with atomic_folder(folder) as temporary:
@@ -138,9 +140,8 @@ def save(discovery: AnchorDiscovery, folder: Path, *, overwrite: bool, extra: Ma
             if name == "map.safetensors":
                 tensors |= _centres(discovery)
             (temporary / name).write_bytes(serialize(tensors))  # save_file would make it private
-        text = json.dumps(
-            _description(discovery) | discovery.provenance_ | dict(extra), indent=2, ensure_ascii=False, default=_plain
-        )
+        described = _description(discovery) | discovery.provenance_
+        text = json.dumps(described, indent=2, ensure_ascii=False, default=_plain)
         (temporary / "run.json").write_text(text + "\n", encoding="utf-8")
 
 
@@ -171,7 +172,7 @@ def load(folder: str | Path) -> AnchorDiscovery:
         discovery.history_ = tuple(Step(**step) for step in run["history"])
         discovery.n_iter_, discovery.converged_ = int(run["iterations"]), bool(run["converged"])
         discovery.spread_y_ = float(run["spread_y"])
-        discovery.provenance_ = {name: run[name] for name in ("inputs", "limit", "timings", "machine") if name in run}
+        discovery.provenance_ = {name: run[name] for name in _PROVENANCE if name in run}
         tensors = {name: array for file in _ARRAYS for name, array in load_file(folder / file).items()}
         _check_arrays(tensors, run["counts"], centred=discovery.center)
         for name in (name for names in _ARRAYS.values() for name in names):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -9,16 +11,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binomtest
 
 from kedge import __version__
 from kedge.discovery import AnchorDiscovery
 from kedge.discovery.storage import settings_of
-from kedge.report.curves import expected_precision, rounds_of
+from kedge.report.curves import Curve, expected_precision, rounds_of
 from kedge.report.flat import VIEWS, Places, Sample, flatten
 from kedge.report.neighbourhoods import Near, Neighbourhoods, Side
 from kedge.spaces import Embeddings
-from kedge.tasks import SCORE_NAMES, Evaluation, Truth, calibration_error, reliability
+from kedge.tasks import SCORE_NAMES, Evaluation, Truth, as_percent, calibration_error, reliability
 
 _SCALE = 4095  # places travel as whole numbers up to this
 _NEIGHBOURS = 8
@@ -42,22 +43,21 @@ def words_of(
 ) -> dict[str, Any]:
     """What people read, for the template; `run` is where the run folder is."""
     pairs = len(discovery.pairs_)
-    precision = percent(float(discovery.pair_confidence_.mean()) if pairs else None)
-    suspects = int(discovery.seed_is_suspect_.sum())
+    rows = [pairs + len(unmatched) for unmatched in (discovery.unmatched_keys_x_, discovery.unmatched_keys_y_)]
     return {
-        "version": __version__,
+        "version": discovery.provenance_.get("kedge", __version__),
         "names": [Path(space.source).name for space in (x, y)],
-        "sizes": [f"{len(space):,} x {space.dim}" for space in (x, y)],
+        "sizes": [f"{count:,} x {space.dim}" for count, space in zip(rows, (x, y), strict=True)],
         "health": asdict(discovery.health_),
         "numbers": [
-            ("pairs found", f"{pairs:,}", f"of {len(x):,} rows of X and {len(y):,} of Y"),
-            ("probably right", precision, "mean confidence of these pairs"),
-            ("anchors", f"{len(discovery.anchors_x_):,}", f"{int(discovery.anchor_is_seed_.sum())} of them seeds"),
+            ("pairs found", f"{pairs:,}", f"of {rows[0]:,} rows of X and {rows[1]:,} of Y"),
             (
-                "seeds",
-                f"{len(discovery.seeds_):,}",
-                f"{suspects} of them look wrong" if suspects else "none looks wrong",
+                "probably right",
+                as_percent(float(discovery.pair_confidence_.mean()) if pairs else None),
+                "mean confidence of these pairs",
             ),
+            ("anchors", f"{len(discovery.anchors_x_):,}", f"{int(discovery.anchor_is_seed_.sum())} of them seeds"),
+            ("seeds", f"{len(discovery.seeds_):,}", _told_of_seeds(discovery)),
         ],
         "sample_pairs": [
             (left, right, f"{confidence:.2f}")
@@ -66,7 +66,7 @@ def words_of(
             )
         ],
         "drawn": len(sample.rows_x) + len(sample.rows_y),
-        "all_drawn": len(sample.rows_x) == len(x) and len(sample.rows_y) == len(y),
+        "all_drawn": [len(sample.rows_x), len(sample.rows_y)] == rows,
         "gold": _gold_words(gold),
         "has_seeds": len(discovery.seeds_) > 0,
         "has_pairs": pairs > 0,
@@ -87,12 +87,14 @@ def data_of(
         return [[*pair, *rest] for pair, *rest in zip(keys, *columns, *verdicts, strict=True)]
 
     return {
-        "names": [Path(space.source).name for space in (x, y)],
         "keys": [flat.keys_x, flat.keys_y],
         "pairs": flat.pairs,
         "confidence": _rounded(discovery.pair_confidence_[sample.pair_numbers]),
         "right": [judge(pair) for pair in zip(flat.keys_x[: flat.pairs], flat.keys_y, strict=False)] if judge else None,
-        "views": [{"name": view, "places": as_whole_numbers(places, view)} for view, places in flat.views.items()],
+        "views": [
+            {"name": view, "places": as_whole_numbers(places, shared=view != VIEWS[0])}
+            for view, places in flat.views.items()
+        ],
         "anchors": table(
             discovery.anchor_keys_,
             _rounded(discovery.anchor_confidence_),
@@ -105,7 +107,7 @@ def data_of(
             )
         ],
         "convergence": [
-            {"title": title, "axis": axis, "curves": [curve._asdict() for curve in curves]}
+            {"title": title, "axis": axis, "curves": [_finite(curve) for curve in curves]}
             for title, axis, stage, figure in (
                 ("Annealing: how sharp the soft match is", "mean greatest share of a row", "anneal", "sharpness"),
                 ("Finishing: rows in mutual pairs", "share of rows in mutual pairs", "finish", "mutual"),
@@ -134,10 +136,10 @@ def neighbours_of(neighbourhoods: Neighbourhoods, sizes: tuple[int, int]) -> dic
     }
 
 
-def as_whole_numbers(places: Places, view: str) -> list[list[int]]:
-    """The coordinates of X's rows, then those of Y's, first and second, in units that both share if the view does."""
+def as_whole_numbers(places: Places, *, shared: bool) -> list[list[int]]:
+    """The coordinates of X's rows, then those of Y's, first and second; in units that both share, or each its own."""
     reach = [float(np.abs(side).max(initial=1e-12)) for side in places]
-    if view != VIEWS[0]:
+    if shared:
         reach = [max(reach)] * 2
     return [
         np.rint(_SCALE / most * side[:, axis]).astype(int).tolist()
@@ -146,11 +148,16 @@ def as_whole_numbers(places: Places, view: str) -> list[list[int]]:
     ]
 
 
-def percent(share: float | None) -> str:
-    """A share for people; only what is whole is called so."""
-    if share is None:
-        return "-"
-    return ">99.9%" if 0.9995 <= share < 1 else f"{share:.1%}"
+def _told_of_seeds(discovery: AnchorDiscovery) -> str:
+    suspects = int(discovery.seed_is_suspect_.sum())
+    if not len(discovery.seeds_):
+        return "none were needed" if discovery.health_.verdict == "aligned" else "none were given"
+    return {0: "none looks wrong", 1: "1 of them looks wrong"}.get(suspects, f"{suspects} of them look wrong")
+
+
+def _finite(curve: Curve) -> dict[str, Any]:
+    """A curve as JSON knows it: a loss that has run away is no number there."""
+    return {"attempt": curve.attempt, "values": [value if math.isfinite(value) else None for value in curve.values]}
 
 
 def _rounded(confidence: NDArray[np.float32]) -> list[float]:
@@ -183,6 +190,8 @@ def _judged(discovery: AnchorDiscovery, truth: Truth) -> tuple[NDArray[np.float3
 
 def _reliability(discovery: AnchorDiscovery, truth: Truth) -> dict[str, Any]:
     """Mean confidence against the share that is right, by bins, with the interval that so many pairs leave open."""
+    from scipy.stats import binomtest  # takes most of a second to load
+
     table = reliability(*_judged(discovery, truth), _RELIABILITY_BINS)
     bins = []
     for count, confidence, right in table.T.tolist():
@@ -198,17 +207,16 @@ def _gold_words(gold: Comparison | None) -> dict[str, Any] | None:
     return {
         "note": gold.note,
         "columns": list(SCORE_NAMES.values()),
-        "rows": [
-            (name, [f"{getattr(scores, field):.3f}" if scores else "-" for field in SCORE_NAMES])
-            for name, scores in gold.evaluation.rows.items()
-        ],
-        "anchors_exact": percent(gold.evaluation.anchors_exact),
-        "precision": percent(gold.evaluation.pairs_precision),
-        "recall": percent(gold.evaluation.pairs_recall),
+        "rows": gold.evaluation.table(),
+        "anchors_exact": as_percent(gold.evaluation.anchors_exact),
+        "precision": as_percent(gold.evaluation.pairs_precision),
+        "recall": as_percent(gold.evaluation.pairs_recall),
+        "complete": gold.truth.complete,
     }
 
 
 def _commands(run: str, x: str, y: str) -> list[tuple[str, str]]:
+    run, x, y = (shlex.quote(path) for path in (run, x, y))
     return [
         (f"kedge search {run} {x} {y} KEY", "neighbours of X's keys in Y"),
         (f"kedge translate {run} {x} -o x-in-y.npz", "X's vectors in Y's space, to search an index of Y with"),
@@ -220,8 +228,10 @@ def _commands(run: str, x: str, y: str) -> list[tuple[str, str]]:
 def _settings_to_cite(discovery: AnchorDiscovery) -> list[tuple[str, str]]:
     """Version, settings, inputs, machine and timings; what is not set is left out."""
     provenance = discovery.provenance_
-    told: dict[str, Any] = {"kedge": __version__}
+    told: dict[str, Any] = {"kedge": provenance.get("kedge", __version__)}
     told |= {name: value for name, value in settings_of(discovery).items() if value is not None}
+    if provenance.get("limit"):
+        told["first rows read"] = provenance["limit"]
     told["rounds"] = f"{discovery.n_iter_}, {'settled' if discovery.converged_ else 'not settled'}"
     for name, described in provenance.get("inputs", {}).items():
         told[f"input {name}"] = f"{described['file']}, SHA-256 {described['sha256']}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -32,6 +31,7 @@ class Explorer:
     """
 
     def __init__(self, discovery: AnchorDiscovery, x: Embeddings, y: Embeddings, *, run: str, most: int) -> None:
+        discovery.require_spaces(x, y)
         self._discovery = discovery
         self._spaces: dict[Side, Embeddings] = {"x": x, "y": y}
         self._sample = draw_sample(discovery, x, y, most)
@@ -40,6 +40,13 @@ class Explorer:
         self.contents = data_of(discovery, x, y, self._sample, None) | {
             "rows": [self._sample.rows_x.tolist(), self._sample.rows_y.tolist()]
         }
+        self._folded_keys: dict[Side, list[str]] = {
+            side: [_folded(key) for key in space.keys] for side, space in self._spaces.items()
+        }
+        self._places: dict[Side, dict[int, int]] = {
+            "x": {row: place for place, row in enumerate(self._sample.rows_x.tolist())},
+            "y": {row: place for place, row in enumerate(self._sample.rows_y.tolist())},
+        }
         pairs = list(zip(discovery.pair_keys_, discovery.pair_confidence_.tolist(), strict=True))
         self._partners: dict[Side, dict[str, tuple[str, float]]] = {
             "x": {left: (right, confidence) for (left, right), confidence in pairs},
@@ -47,16 +54,22 @@ class Explorer:
         }
 
     def find(self, text: str) -> list[dict[str, Any]]:
-        """Entries whose keys fit what was typed: exactly, at the beginning, or anywhere, in this order."""
-        sought = _folded(text.strip())
-        by_fit: tuple[list[tuple[Side, int]], ...] = ([], [], [])
+        """Entries whose keys fit what was typed: to the letter, or but for case and the like, or at the beginning, or
+        somewhere, in this order; X and Y in turns, so that neither crowds the other out.
+        """
+        typed = text.strip()
+        sought = _folded(typed)
+        hits: list[tuple[int, int, Side, int]] = []
         for side, keys in self._folded_keys.items() if sought else ():
+            exact = self._spaces[side].row_of.get(typed)
+            counts = [0, 0, 0, 0]
             for row, key in enumerate(keys):
                 if sought in key:
-                    hits = by_fit[0 if key == sought else 1 if key.startswith(sought) else 2]
-                    if len(hits) < 2 * _HITS:
-                        hits.append((side, row))
-        return [self._entry(side, row) for hits in by_fit for side, row in hits][:_HITS]
+                    fit = 0 if row == exact else 1 if key == sought else 2 if key.startswith(sought) else 3
+                    counts[fit] += 1
+                    if counts[fit] <= _HITS:
+                        hits.append((fit, counts[fit], side, row))
+        return [self._entry(side, row) for _, _, side, row in sorted(hits)[:_HITS]]
 
     def look_up(self, key: str) -> dict[str, Any]:
         """The entry of a key of X."""
@@ -64,7 +77,8 @@ class Explorer:
 
     def neighbours(self, side: str, row: str) -> list[list[dict[str, Any]]]:
         """The nearest entries in X and in Y of a row of either, with their similarity in percent."""
-        own, number = self._side(side), self._row(side, row)
+        own = self._side(side)
+        number = np.array([_number(row, "row", len(self._spaces[own]))])
         lists = {
             own: self._listed(own, self._neighbourhoods.within(own, number, _NEIGHBOURS)),
             _other(own): self._listed(_other(own), self._neighbourhoods.across(own, number, _NEIGHBOURS)),
@@ -80,7 +94,8 @@ class Explorer:
         x, y = self._spaces["x"], self._spaces["y"]
         drawn_x, drawn_y = x.vectors[self._sample.rows_x], y.vectors[self._sample.rows_y]
         if kind == "keys":
-            chosen = [key for key in keys.splitlines() if key.strip()]
+            lines = (line.removesuffix("\r") for line in keys.split("\n"))  # as a text area sends them
+            chosen = list(dict.fromkeys(line for line in lines if line))
             rows_x, rows_y = x.rows(chosen), y.rows(self._partner_keys(chosen))
             _require_anchors(len(chosen))
             left = relative(self._discovery.normalise_x(drawn_x), self._discovery.normalise_x(x.vectors[rows_x]))
@@ -95,18 +110,7 @@ class Explorer:
             _require_anchors(first)
             left, right = left[:, :first], right[:, :first]
             name = f"relative to {first} anchors ({kind})"
-        return {"name": name, "places": as_whole_numbers(flatten_together(left, right), name)}
-
-    @cached_property
-    def _folded_keys(self) -> dict[Side, list[str]]:
-        return {side: [_folded(key) for key in space.keys] for side, space in self._spaces.items()}
-
-    @cached_property
-    def _places(self) -> dict[Side, dict[int, int]]:
-        return {
-            "x": {row: place for place, row in enumerate(self._sample.rows_x.tolist())},
-            "y": {row: place for place, row in enumerate(self._sample.rows_y.tolist())},
-        }
+        return {"name": name, "places": as_whole_numbers(flatten_together(left, right), shared=True)}
 
     def _entry(self, side: Side, row: int) -> dict[str, Any]:
         key = self._spaces[side].keys[row]
@@ -133,9 +137,6 @@ class Explorer:
                 return side
         raise InputError(f"side must be x or y, got {text!r}")
 
-    def _row(self, side: str, text: str) -> np.ndarray[Any, np.dtype[np.int64]]:
-        return np.array([_number(text, "row", len(self._spaces[self._side(side)]))])
-
 
 def _other(side: Side) -> Side:
     return "y" if side == "x" else "x"
@@ -146,8 +147,8 @@ def _folded(text: str) -> str:
 
 
 def _number(text: str, name: str, below: int) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) < below):
-        raise InputError(f"{name} must be a whole number below {below}, got {text!r}")
+    if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) < below):
+        raise InputError(f"{name} must be a whole number below {below}, got {text[:20]!r}")
     return int(text)
 
 

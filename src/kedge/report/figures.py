@@ -31,6 +31,7 @@ def draw_spaces(discovery: AnchorDiscovery, x: Embeddings, y: Embeddings, most: 
     require_matplotlib()
     from matplotlib.figure import Figure
 
+    discovery.require_spaces(x, y)
     flat = flatten(discovery, x, y, draw_sample(discovery, x, y, most))
     colours = _colours_of(flat)
     figure = Figure(figsize=(3.2 * len(flat.views), 6.2), layout="constrained")

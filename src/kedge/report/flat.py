@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,17 +30,20 @@ class Sample:
 
 
 def draw_sample(discovery: AnchorDiscovery, x: Embeddings, y: Embeddings, most: int, random_state: int = 0) -> Sample:
-    """At most `most` rows of either space: pairs drawn at random, and as large a part of the rows in no pair."""
+    """At most `most` rows of either space: pairs drawn at random, as many as are in as large a part of the smaller
+    space, and for the rest rows in no pair.
+    """
     chance = np.random.default_rng(random_state)
-    share = min(1.0, most / max(len(x), len(y)))
 
-    def drawn(count: int) -> NDArray[np.int64]:
-        return np.sort(chance.permutation(count)[: round(share * count)])
+    def drawn(count: int, wanted: int) -> NDArray[np.int64]:
+        return np.sort(chance.permutation(count)[:wanted])
 
-    numbers = drawn(len(discovery.pairs_))
+    found = len(discovery.pairs_)
+    smaller = found + min(len(discovery.unmatched_keys_x_), len(discovery.unmatched_keys_y_))
+    numbers = drawn(found, math.ceil(found * most / smaller))
     pairs = [discovery.pair_keys_[number] for number in numbers]
     alone_x, alone_y = (
-        [unmatched[place] for place in drawn(len(unmatched))]
+        [unmatched[place] for place in drawn(len(unmatched), most - len(pairs))]
         for unmatched in (discovery.unmatched_keys_x_, discovery.unmatched_keys_y_)
     )
     rows_x = x.rows([left for left, _ in pairs] + alone_x)
@@ -90,4 +94,4 @@ def _in_axes_of(rows: NDArray[np.float32], of: NDArray[np.float32]) -> NDArray[n
     scaled, others = (unit(torch.from_numpy(side)) for side in (rows, of))
     axes = principal_axes(others - others.mean(dim=0), 2)
     flat: NDArray[np.float32] = ((scaled - scaled.mean(dim=0)) @ axes).numpy()
-    return flat
+    return np.pad(flat, ((0, 0), (0, 2 - flat.shape[1])))  # one anchor gives but one axis

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from kedge.discovery import AnchorDiscovery
-from kedge.geometry import unit
 from kedge.matching import top_k
 from kedge.spaces import Embeddings
 
 Side = Literal["x", "y"]
+
+_ROWS = 65_536
 
 
 class Near(NamedTuple):
@@ -30,10 +31,10 @@ class Neighbourhoods:
 
     def __init__(self, discovery: AnchorDiscovery, x: Embeddings, y: Embeddings) -> None:
         self._spaces = {
-            "x": torch.from_numpy(discovery.normalise_x(x)),
-            "y": torch.from_numpy(discovery.normalise_y(y)),
+            "x": _in_blocks(discovery.normalise_x, x.vectors, x.dim),
+            "y": _in_blocks(discovery.normalise_y, y.vectors, y.dim),
         }
-        self._map = torch.from_numpy(discovery.map_)
+        self._mapped_x = _in_blocks(discovery.map_x, x.vectors, y.dim)
 
     def within(self, side: Side, rows: NDArray[np.int64], k: int) -> Near:
         """The k nearest rows of the same space, without the row itself."""
@@ -52,7 +53,13 @@ class Neighbourhoods:
         values, near = top_k(queries[index], space, k)
         return Near(near.numpy(), values.numpy())
 
-    @cached_property
-    def _mapped_x(self) -> Tensor:
-        """X in Y's space (n, dy)."""
-        return unit(self._spaces["x"] @ self._map)
+
+def _in_blocks(
+    change: Callable[[NDArray[np.float32]], NDArray[np.float32]], vectors: NDArray[np.float32], dim: int
+) -> Tensor:
+    """What becomes of vectors (n, d), as (n, dim), with temporaries for some rows at a time."""
+    changed = torch.empty(len(vectors), dim)
+    for begin in range(0, len(vectors), _ROWS):
+        block = change(vectors[begin : begin + _ROWS])
+        changed[begin : begin + len(block)] = torch.from_numpy(block)
+    return changed

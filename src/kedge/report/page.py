@@ -10,7 +10,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from kedge.discovery import AnchorDiscovery
+from kedge.discovery import AnchorDiscovery, holds_run
 from kedge.errors import InputError, MissingExtraError
 from kedge.report.contents import Comparison, data_of, neighbours_of, words_of
 from kedge.report.flat import draw_sample
@@ -32,6 +32,8 @@ def require_page_target(path: Path) -> None:
     if path.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"{path}: the page is HTML; give it the suffix .html")
     require_target(path)
+    if holds_run(path.absolute().parent):
+        raise InputError(f"{path}: is inside a run folder, which holds nothing else; put the page beside it")
 
 
 def require_plotly() -> None:
@@ -70,6 +72,7 @@ def write_report(
     """
     path = Path(path)
     require_page_target(path)
+    discovery.require_spaces(x, y)
     sample = draw_sample(discovery, x, y, most)
     data = data_of(discovery, x, y, sample, gold)
     drawn_x, drawn_y = x.take(sample.rows_x), y.take(sample.rows_y)
@@ -80,7 +83,7 @@ def write_report(
         policy=_SEALED,
         packages=[
             {"name": "plotly", "text": _packed(plotly_script())},
-            {"name": "contents", "text": _packed(json.dumps(data, ensure_ascii=False, separators=(",", ":")))},
+            {"name": "contents", "text": _packed(as_json(data))},
         ],
         addresses=[],
     )
@@ -92,6 +95,11 @@ def live_page(words: dict[str, Any]) -> str:
     """The page for a server that has the library at `/plotly.js` and the data at `/contents.json`."""
     policy = _SEALED.replace("script-src", "connect-src 'self'; script-src 'self'")
     return _render(words, live=True, policy=policy, packages=[], addresses=["/plotly.js"])
+
+
+def as_json(value: Any) -> str:
+    """As short as it gets."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 @cache

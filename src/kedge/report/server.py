@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
+from http.client import HTTP_PORT
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
-from kedge.errors import InputError
 from kedge.report.explorer import Explorer
-from kedge.report.page import live_page, plotly_script
+from kedge.report.page import as_json, live_page, plotly_script
 
 LOOPBACK = "127.0.0.1"
 
@@ -25,7 +24,7 @@ def serve(explorer: Explorer, port: int) -> ThreadingHTTPServer:
     pages = {
         "/": (_HTML, live_page(explorer.words).encode()),
         "/plotly.js": (_SCRIPT, plotly_script().encode()),
-        "/contents.json": (_JSON, _as_json(explorer.contents)),
+        "/contents.json": (_JSON, as_json(explorer.contents).encode()),
     }
 
     class Handler(BaseHTTPRequestHandler):
@@ -42,17 +41,17 @@ def serve(explorer: Explorer, port: int) -> ThreadingHTTPServer:
 
         def _answer(self) -> tuple[HTTPStatus, str, bytes]:
             if self.headers.get("Host") not in hosts:  # a page from elsewhere whose name was made to point here
-                return HTTPStatus.FORBIDDEN, _JSON, _as_json({"error": f"ask for {hosts[0]}"})
-            asked = urlsplit(self.path)
-            if asked.path in pages:
-                return (HTTPStatus.OK, *pages[asked.path])
-            if asked.path not in answers:
-                return HTTPStatus.NOT_FOUND, _JSON, _as_json({"error": f"there is no {asked.path}"})
-            parameters = {name: values[0] for name, values in parse_qs(asked.query, keep_blank_values=True).items()}
+                return HTTPStatus.FORBIDDEN, _JSON, _told(f"ask for {hosts[0]}")
+            path, _, query = self.path.partition("?")
+            if path in pages:
+                return (HTTPStatus.OK, *pages[path])
+            if path not in answers:
+                return HTTPStatus.NOT_FOUND, _JSON, _told(f"there is no {path}")
             try:
-                return HTTPStatus.OK, _JSON, _as_json(answers[asked.path](parameters))
-            except InputError as error:
-                return HTTPStatus.BAD_REQUEST, _JSON, _as_json({"error": str(error)})
+                parameters = {name: values[0] for name, values in parse_qs(query, keep_blank_values=True).items()}
+                return HTTPStatus.OK, _JSON, as_json(answers[path](parameters)).encode()
+            except ValueError as error:  # an InputError, or too many parameters
+                return HTTPStatus.BAD_REQUEST, _JSON, _told(str(error))
 
         def _send(self, status: HTTPStatus, kind: str, body: bytes, *, with_body: bool) -> None:
             self.send_response(status)
@@ -66,11 +65,19 @@ def serve(explorer: Explorer, port: int) -> ThreadingHTTPServer:
             if with_body:
                 self.wfile.write(body)
 
+        def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002
+            """What the page understands, also where a request is refused before it is looked at."""
+            told = message or HTTPStatus(code).phrase
+            self.close_connection = True
+            self._send(HTTPStatus(code), _JSON, _told(told), with_body=self.command != "HEAD")
+
         def log_message(self, *_: object) -> None:
             """Nobody wants a line a question."""
 
     server = _Server((LOOPBACK, port), Handler)
     hosts = [f"{name}:{server.server_port}" for name in (LOOPBACK, "localhost")]
+    if server.server_port == HTTP_PORT:  # which browsers leave out
+        hosts += [LOOPBACK, "localhost"]
     return server
 
 
@@ -93,5 +100,5 @@ def _answers(explorer: Explorer) -> Mapping[str, Callable[[Mapping[str, str]], A
     }
 
 
-def _as_json(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+def _told(error: str) -> bytes:
+    return as_json({"error": error}).encode()

@@ -60,6 +60,8 @@ def require_target(target: Path) -> None:
         raise InputError(f"{target}: the folder {str(target.parent)!r} does not exist; create it first")
     if target.is_dir():
         raise InputError(f"{target}: is a folder, a file name is needed")
+    if not os.access(target.parent, os.W_OK):
+        raise InputError(f"{target}: no permission to write in {str(target.parent)!r}")
 
 
 def _umask() -> int:

@@ -1,7 +1,7 @@
 """What an alignment is for: retrieval across spaces and its evaluation, search, stitching."""
 
 from kedge.tasks.calibration import calibration_error, reliability
-from kedge.tasks.evaluation import SCORE_NAMES, Evaluation, Truth, evaluate, gold_by_key
+from kedge.tasks.evaluation import SCORE_NAMES, Evaluation, Truth, as_percent, evaluate, gold_by_key
 from kedge.tasks.heads import MLPHead
 from kedge.tasks.retrieval import RetrievalScores, neighbour_scores, retrieval_scores
 from kedge.tasks.search import Neighbour, search
@@ -16,6 +16,7 @@ __all__ = [
     "StitchScores",
     "Stitcher",
     "Truth",
+    "as_percent",
     "calibration_error",
     "evaluate",
     "gold_by_key",

@@ -43,6 +43,13 @@ class Evaluation:
         """The scores by the names that tables give the sets of anchors."""
         return {"GT": self.gt, "Seed": self.seed, "Found": self.found, "Snapped": self.snapped}
 
+    def table(self) -> list[tuple[str, ...]]:
+        """The rows of a table for people: a name, then the scores in the order of `SCORE_NAMES`."""
+        return [
+            (name, *(f"{getattr(scores, field):.3f}" if scores else "-" for field in SCORE_NAMES))
+            for name, scores in self.rows.items()
+        ]
+
 
 class Truth:
     """Gold pairs by key, to judge found ones by.
@@ -135,6 +142,13 @@ def gold_by_key(x: Embeddings, y: Embeddings) -> NDArray[np.int64]:
     if not shared:
         raise InputError(f"gold: {x.source} and {y.source} have no key in common; give gold pairs in a file")
     return np.asarray(shared, dtype=np.int64)
+
+
+def as_percent(share: float | None) -> str:
+    """A share for people; only what is whole is called so, and a dash is what is not known."""
+    if share is None:
+        return "-"
+    return ">99.9%" if 0.9995 <= share < 1 else f"{share:.1%}"
 
 
 def _keys(space: Embeddings, rows: NDArray[np.int64]) -> list[str]:

@@ -1,16 +1,21 @@
 "use strict";
 /* The look that all charts share, and those that merely show: convergence, confidence, reliability. */
 
-const CONFIG = { displayModeBar: false, responsive: true };
+const CONFIG = { displayModeBar: false, responsive: true, doubleClick: false };
+const PRINTED = { width: 330, height: 300 }; // half of a sheet of paper, in pixels
 const redrawings = []; // functions that draw everything again, in the colours of the moment
+const MOST_LETTERS = 60;
+let printing = false;
 
 function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 }
 
-/* Keys and names are text: nothing in them is markup to Plotly either. */
+/* Keys and names are text: nothing in them is markup to Plotly either, and they stay short. */
 function asText(key) {
-  return key.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;").replace(/\s+/g, " ");
+  const letters = Array.from(visible(key).replace(/\s+/g, " "));
+  const text = letters.length > MOST_LETTERS ? `${letters.slice(0, MOST_LETTERS).join("")}...` : letters.join("");
+  return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 }
 
 function lookOfAxis(title, more) {
@@ -24,7 +29,7 @@ function lookOfChart(xaxis, yaxis, more) {
   return {
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: colour("ink"), size: 13 },
     margin: { l: 50, r: 12, t: 12, b: 44 }, xaxis, yaxis, showlegend: false, hovermode: "closest",
-    hoverlabel: { bgcolor: colour("card"), font: { color: colour("ink") } }, ...more,
+    hoverlabel: { bgcolor: colour("card"), font: { color: colour("ink") } }, ...(printing ? PRINTED : {}), ...more,
   };
 }
 
@@ -39,10 +44,13 @@ function redrawAll() {
 }
 
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redrawAll);
-for (const [event, printing] of [["beforeprint", true], ["afterprint", false]]) {
+for (const [event, begins] of [["beforeprint", true], ["afterprint", false]]) {
   addEventListener(event, () => {
+    printing = begins;
     document.documentElement.classList.toggle("printing", printing);
+    document.querySelector("details").open = printing;
     redrawAll();
+    if (!printing) document.querySelectorAll(".js-plotly-plot").forEach((plot) => Plotly.Plots.resize(plot));
   });
 }
 
@@ -52,7 +60,8 @@ function drawConvergence({ convergence }) {
     const caption = document.createElement("figcaption");
     const plot = document.createElement("div");
     caption.id = `convergence-${number}`;
-    caption.textContent = `${title} (${curves.at(-1).values.at(-1).toPrecision(3)} at the end)`;
+    const last = curves.at(-1).values.at(-1);
+    caption.textContent = last === null ? title : `${title} (last: ${last.toPrecision(3)})`;
     plot.className = "plot";
     plot.setAttribute("role", "img");
     plot.setAttribute("aria-labelledby", caption.id);
@@ -91,7 +100,7 @@ function drawSureness({ sureness }) {
   keepDrawn(() => Plotly.react(
     "precision",
     [{
-      x: kept, y: precision, mode: "lines", line: { color: colour("accent"), width: 3 },
+      x: kept, y: precision, mode: kept.length > 1 ? "lines" : "markers", line: { color: colour("accent"), width: 3 },
       hovertemplate: "the surest %{x}: %{y:.1%}<extra></extra>",
     }],
     lookOfChart(
@@ -105,6 +114,10 @@ function drawSureness({ sureness }) {
 function drawReliability({ reliability }) {
   if (!reliability || !document.getElementById("reliability")) return;
   const { bins, error } = reliability;
+  if (!bins.length) {
+    document.getElementById("reliability").parentElement.remove(); // nothing is known of any pair
+    return;
+  }
   const caption = document.getElementById("reliability-told");
   caption.textContent += ` Right on the line would be perfect; on average it is off by ${error.toFixed(3)}.`;
   keepDrawn(() => Plotly.react(
@@ -123,7 +136,7 @@ function drawReliability({ reliability }) {
       },
     ],
     lookOfChart(
-      lookOfAxis("confidence", { tickformat: ".0%", range: [Math.min(0.45, bins[0]?.[0] - 0.05), 1.01] }),
+      lookOfAxis("confidence", { tickformat: ".0%", range: [Math.min(0.45, bins[0][0] - 0.05), 1.01] }),
       lookOfAxis("right", { tickformat: ".0%", range: [Math.min(0.45, ...bins.map((bin) => bin[2] - 0.05)), 1.02] }),
     ),
     CONFIG,

@@ -15,19 +15,30 @@ async function attempt(action) {
   }
 }
 
+/* Let the browser answer to its user before the next piece of work. */
+function pause() {
+  return new Promise((resolve) => setTimeout(resolve));
+}
+
 async function start() {
   const source = await openSource();
   const search = new Search(source);
+  new FoundTable(source, (key) => search.showKey(key));
+  performance.mark("searchable");
+  await pause();
+  await loadPlotly();
   const spaces = new Spaces(source, (entry) => search.show(entry));
   search.onShow = (entry) => spaces.light(entry);
-  new FoundTable(source, (key) => search.showKey(key));
+  let asked = 0;
   document.getElementById("anchors")?.addEventListener("submit", async (event) => {
     event.preventDefault();
+    const number = ++asked;
     const view = await attempt(() => source.view(new FormData(event.target)));
-    if (view) spaces.add(view);
+    if (view && number === asked) spaces.add(view);
   });
+  performance.mark("drawn");
   for (const draw of [drawReliability, drawConvergence, drawSureness]) {
-    await new Promise((resolve) => setTimeout(resolve)); // what is above can be used meanwhile
+    await pause();
     draw(source.data);
   }
   document.documentElement.dataset.ready = "";

@@ -1,11 +1,18 @@
 "use strict";
 /* Type a key, see its neighbours in both spaces. */
 
-/* A key as text of its own direction: nothing in it is markup, and right-to-left stays inside. */
+/* A key as text of its own direction: nothing in it is markup, and right-to-left stays inside. What could not be seen
+   is spelt out. */
 function isolated(key) {
   const element = document.createElement("bdi");
-  element.textContent = key;
+  element.textContent = visible(key);
   return element;
+}
+
+function visible(key) {
+  if (/[\p{L}\p{N}\p{P}\p{S}]/u.test(key)) return key;
+  const spelt = (letter) => `\\u${letter.charCodeAt(0).toString(16).padStart(4, "0")}`;
+  return `"${key.split("").map((letter) => (letter === " " ? " " : spelt(letter))).join("")}"`;
 }
 
 function keyButton(entry, onPick) {
@@ -21,7 +28,8 @@ class Search {
   constructor(source) {
     this.source = source;
     this.input = document.getElementById("key");
-    this.asked = 0;
+    this.asked = 0; // how often; an answer to an older question comes too late
+    this.wanted = 0;
     this.onShow = () => {};
     this.input.addEventListener("input", () => this.suggest());
     document.getElementById("search-form").addEventListener("submit", async (event) => {
@@ -31,12 +39,16 @@ class Search {
     });
   }
 
+  tell(...text) {
+    document.getElementById("hits-told").replaceChildren(...text);
+  }
+
   async suggest() {
     const number = ++this.asked;
-    const hits = await attempt(() => this.source.find(this.input.value)) ?? [];
-    if (number !== this.asked) return []; // somebody typed on
-    const told = document.getElementById("hits-told");
-    told.textContent = !this.input.value.trim() ? "" : hits.length ? "" : "No key fits.";
+    const hits = await attempt(() => this.source.find(this.input.value));
+    if (!hits || number !== this.asked) return [];
+    const count = hits.length < MOST_HITS ? hits.length : `The first ${hits.length}`;
+    this.tell(!this.input.value.trim() ? "" : hits.length ? `${count} fit.` : "No key fits.");
     document.getElementById("hits").replaceChildren(...hits.map((entry) => {
       const item = document.createElement("li");
       const side = document.createElement("small");
@@ -49,15 +61,21 @@ class Search {
 
   /* The neighbours of a key of X, wherever on the page it was chosen. */
   async showKey(key) {
-    const entry = await attempt(() => this.source.lookUp(key));
-    if (entry) await this.show(entry);
-    else document.getElementById("hits-told").replaceChildren(isolated(key), " is not among the rows drawn.");
+    const number = ++this.wanted;
+    const found = await attempt(async () => ({ entry: await this.source.lookUp(key) }));
+    if (!found || number !== this.wanted) return;
+    if (found.entry) await this.show(found.entry);
+    else {
+      document.getElementById("neighbours").hidden = true;
+      this.tell(isolated(key), " is not among the rows drawn.");
+    }
     document.getElementById("search").scrollIntoView();
   }
 
   async show(entry) {
+    const number = ++this.wanted;
     const lists = await attempt(() => this.source.neighbours(entry));
-    if (!lists) return;
+    if (!lists || number !== this.wanted) return;
     document.getElementById("neighbours").hidden = false;
     document.getElementById("sought").replaceChildren(isolated(entry.key), ` in ${entry.side.toUpperCase()}`);
     const partner = document.getElementById("partner");

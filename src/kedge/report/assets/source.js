@@ -9,35 +9,38 @@ const fold = (text) => text.normalize("NFKC").toLocaleLowerCase();
 
 /* Unpack what a script element of type application/gzip holds in base64. */
 async function unpacked(name) {
-  const bytes = Uint8Array.from(atob(document.getElementById(name).textContent), (letter) => letter.charCodeAt(0));
+  const letters = atob(document.getElementById(name).textContent);
+  const bytes = new Uint8Array(letters.length);
+  for (let place = 0; place < letters.length; place++) bytes[place] = letters.charCodeAt(place);
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   return new Response(stream).text();
-}
-
-/* How well a folded key fits what was typed: 0 exactly, 1 at its beginning, 2 somewhere, 3 not at all. */
-function misfit(key, text) {
-  const place = key.indexOf(text);
-  return place < 0 ? 3 : place > 0 ? 2 : key.length === text.length ? 0 : 1;
 }
 
 class PackedSource {
   constructor(data) {
     this.data = data;
-    this.live = false;
   }
 
+  /* Keys that fit to the letter, or but for case and the like, or at the beginning, or somewhere, in this order; X and Y
+     in turns, so that neither crowds the other out. */
   async find(text) {
     this.folded ??= this.data.keys.map((keys) => keys.map(fold));
-    const byFit = [[], [], []];
-    const sought = fold(text.trim());
-    if (!sought) return [];
-    SIDES.forEach((side, number) => {
-      this.folded[number].forEach((key, row) => {
-        const fit = misfit(key, sought);
-        if (fit < 3 && byFit[fit].length < 2 * MOST_HITS) byFit[fit].push(this.entry(number, row));
+    const typed = text.trim();
+    const sought = fold(typed);
+    const hits = [];
+    this.folded.forEach((keys, number) => {
+      const counts = [0, 0, 0, 0];
+      keys.forEach((key, row) => {
+        const place = sought ? key.indexOf(sought) : -1;
+        if (place < 0) return;
+        const exact = this.data.keys[number][row] === typed;
+        const fit = exact ? 0 : key === sought ? 1 : place === 0 ? 2 : 3;
+        counts[fit] += 1;
+        if (counts[fit] <= MOST_HITS) hits.push({ fit, count: counts[fit], number, row });
       });
     });
-    return byFit.flat().slice(0, MOST_HITS);
+    hits.sort((one, other) => one.fit - other.fit || one.count - other.count || one.number - other.number);
+    return hits.slice(0, MOST_HITS).map(({ number, row }) => this.entry(number, row));
   }
 
   /* The entry of a key of X, if it is here. */
@@ -72,7 +75,6 @@ class PackedSource {
 class LiveSource {
   constructor(data) {
     this.data = data;
-    this.live = true;
   }
 
   async find(text) {
@@ -93,7 +95,9 @@ class LiveSource {
   }
 
   async ask(what, parameters) {
-    const answer = await fetch(`/${what}?${new URLSearchParams(parameters)}`);
+    const answer = await fetch(`/${what}?${new URLSearchParams(parameters)}`).catch(() => {
+      throw new Error("kedge explore does not answer any more; start it again, and reload this page.");
+    });
     const told = await answer.json();
     if (!answer.ok) throw new Error(told.error);
     return told;
@@ -107,8 +111,13 @@ class LiveSource {
 
 async function openSource() {
   if (!document.getElementById("contents")) return new LiveSource(await (await fetch("/contents.json")).json());
+  return new PackedSource(JSON.parse(await unpacked("contents")));
+}
+
+/* The library that draws the charts; a live page has loaded it already. */
+async function loadPlotly() {
+  if (!document.getElementById("plotly")) return;
   const library = document.createElement("script");
   library.textContent = await unpacked("plotly");
   document.head.append(library);
-  return new PackedSource(JSON.parse(await unpacked("contents")));
 }

@@ -13,6 +13,7 @@ class Spaces {
     this.views = [...this.data.views];
     this.shown = this.views.length - 1;
     this.lit = null;
+    this.ranges = this.whole();
     const webgl = document.createElement("canvas").getContext("webgl");
     this.type = webgl ? "scattergl" : "scatter";
     // Drawing every point without WebGL takes seconds: every so many are enough then.
@@ -22,7 +23,11 @@ class Spaces {
     this.listViews();
     keepDrawn(() => this.draw());
     this.plots.forEach((plot, number) => this.listen(plot, number, onPick));
-    document.getElementById("whole").addEventListener("click", () => this.zoom({ x: [-REACH, REACH], y: [-REACH, REACH] }));
+    document.getElementById("whole").addEventListener("click", () => this.seeWhole());
+  }
+
+  whole() {
+    return this.plots.map(() => ({ x: [-REACH, REACH], y: [-REACH, REACH] }));
   }
 
   /* A pair's colour is the direction in which X's row lies, relative to the anchors found. */
@@ -47,6 +52,11 @@ class Spaces {
 
   show(number) {
     this.shown = number;
+    this.seeWhole();
+  }
+
+  seeWhole() {
+    this.ranges = this.whole();
     this.draw();
   }
 
@@ -55,7 +65,7 @@ class Spaces {
     this.views = [...this.data.views, view];
     this.shown = this.views.length - 1;
     this.listViews();
-    this.draw();
+    this.seeWhole();
   }
 
   draw() {
@@ -74,7 +84,7 @@ class Spaces {
       const paired = rows(0, this.data.pairs);
       const alone = rows(this.data.pairs, xs.length);
       const size = xs.length / this.stride > 8000 ? 3 : 5;
-      const axis = { visible: false, range: [-REACH, REACH] };
+      const { x, y } = this.ranges[number];
       Plotly.react(
         plot,
         [
@@ -83,14 +93,14 @@ class Spaces {
             size, opacity: 0.8, color: paired.map((row) => this.hues[row]), colorscale: HUES, cmin: 0, cmax: 1,
           }),
         ],
-        lookOfChart({ ...axis }, { ...axis, scaleanchor: "x" }, {
+        lookOfChart({ visible: false, range: [...x] }, { visible: false, range: [...y], scaleanchor: "x" }, {
           margin: { l: 0, r: 0, t: 0, b: 0 }, annotations: this.notes(number),
           dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom",
         }),
         CONFIG,
       );
     });
-    document.getElementById("whole").disabled = true;
+    document.getElementById("whole").disabled = this.ranges.every(({ x }) => x[1] === REACH);
   }
 
   listen(plot, number, onPick) {
@@ -99,16 +109,12 @@ class Spaces {
     plot.on("plotly_relayout", (change) => {
       if (!("xaxis.range[0]" in change)) return;
       const range = (axis) => [change[`${axis}axis.range[0]`], change[`${axis}axis.range[1]`]];
-      document.getElementById("whole").disabled = false;
+      this.ranges[number] = { x: range("x"), y: range("y") };
       // What can be compared is looked at in the same place.
-      if (this.shown > 0) this.zoom({ x: range("x"), y: range("y") }, [this.plots[1 - number]]);
+      if (this.shown > 0) this.ranges[1 - number] = this.ranges[number];
+      this.draw();
     });
-    plot.on("plotly_doubleclick", () => document.getElementById("whole").click());
-  }
-
-  zoom({ x, y }, plots = this.plots) {
-    plots.forEach((plot) => Plotly.relayout(plot, { "xaxis.range": x, "yaxis.range": y }));
-    if (plots === this.plots) document.getElementById("whole").disabled = true;
+    plot.on("plotly_doubleclick", () => this.seeWhole());
   }
 
   /* Light up a row, and its partner on the other side, if they are drawn. */

@@ -2,6 +2,7 @@
 /* What was found, as a table to sort, filter and take away. */
 
 const ROWS_A_PAGE = 25;
+const MINUTE = 60_000;
 const WORDS = new Intl.Collator(undefined, { numeric: true });
 
 class FoundTable {
@@ -108,15 +109,15 @@ class FoundTable {
     return line;
   }
 
-  /* As kedge writes it: tabs, line breaks and backslashes inside keys are escaped. */
+  /* What is shown, on all pages; tabs, line breaks and backslashes inside keys are escaped, as in all TSV files of kedge. */
   download() {
     const escapes = { "\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r" };
     const cell = (value) => String(value).replace(/[\\\t\n\r]/g, (letter) => escapes[letter]);
     const lines = [this.table.columns, ...this.chosen].map((row) => `${row.map(cell).join("\t")}\n`);
     const link = document.createElement("a");
     link.href = URL.createObjectURL(new Blob(lines, { type: "text/tab-separated-values" }));
-    link.download = `${new FormData(this.controls).get("table")}.tsv`;
+    link.download = `${new FormData(this.controls).get("table")}-shown.tsv`;
     link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href));
+    setTimeout(() => URL.revokeObjectURL(link.href), MINUTE);
   }
 }
