@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,12 @@ from kedge.data import load_demo_words
 def two_threads():
     """The same sums in the same order on every machine with at least two cores."""
     torch.set_num_threads(2)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def ctrl_c_counts():
+    """Programs that tests start get Ctrl-C, also where these run in the background of a script, which ignores it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
