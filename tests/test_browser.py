@@ -179,8 +179,10 @@ def point_at(page, side, row):
         [side, row],
     )
     page.mouse.move(5, 5)
+    page.evaluate("document.getElementById('pointed').textContent = ''")
     page.mouse.move(*place, steps=4)
-    page.wait_for_timeout(200)
+    page.wait_for_function("document.getElementById('pointed').textContent")
+    page.wait_for_timeout(200)  # it may have passed over others on its way
 
 
 @pytest.mark.parametrize("viewport", [WIDE, NARROW], ids=["wide", "narrow"])
@@ -252,7 +254,7 @@ def test_zooming_shows_the_same_part_of_both(visit, report):
     page.mouse.down()
     page.mouse.move(box["x"] + 350, box["y"] + 350, steps=5)
     page.mouse.up()
-    page.wait_for_timeout(500)
+    page.wait_for_selector("#whole:not([disabled])")
     ranges = page.evaluate("['plot-x', 'plot-y'].map((id) => document.getElementById(id).layout.xaxis.range)")
     assert ranges[0] == pytest.approx(ranges[1], rel=0.05)
     assert ranges[0][1] - ranges[0][0] < 6000
