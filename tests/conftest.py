@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from kedge import AnchorDiscovery, Embeddings
+from kedge import AnchorDiscovery, Embeddings, write_embeddings
 from kedge.data import load_demo_words
 
 
@@ -43,6 +43,16 @@ def word_seeds(words) -> list[tuple[str, str]]:
 @pytest.fixture(scope="session")
 def fitted(words, word_seeds) -> AnchorDiscovery:
     return AnchorDiscovery(n_anchors=100, device="cpu").fit(*words, word_seeds)
+
+
+@pytest.fixture(scope="session")
+def run_files(tmp_path_factory, fitted, words) -> list[str]:
+    """A run folder and the files of its two spaces."""
+    path = tmp_path_factory.mktemp("run")
+    fitted.save(path / "run")
+    for name, space in zip(("x.npz", "y.npz"), words, strict=True):
+        write_embeddings(space, path / name)
+    return [str(path / name) for name in ("run", "x.npz", "y.npz")]
 
 
 @pytest.fixture

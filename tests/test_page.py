@@ -14,6 +14,8 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from copy import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -164,22 +166,19 @@ def test_a_small_space_is_drawn_whole_beside_a_large_one(rotated):
 
 
 def test_a_diverged_loss_is_no_number_but_a_page(fitted, words):
-    from dataclasses import replace
-
-    history = fitted.history_
-    try:
-        fitted.history_ = tuple(replace(step, figures=dict.fromkeys(step.figures, float("nan"))) for step in history)
-        data = data_of(fitted, *words, draw_sample(fitted, *words, 100), None)
-    finally:
-        fitted.history_ = history
+    diverged = copy(fitted)
+    diverged.history_ = tuple(
+        replace(step, figures=dict.fromkeys(step.figures, float("nan"))) for step in fitted.history_
+    )
+    data = data_of(diverged, *words, draw_sample(diverged, *words, 100), None)
     assert set(data["convergence"][0]["curves"][0]["values"]) == {None}
 
 
-def test_other_files_than_the_run_s_are_refused(run, fitted, words, tmp_path, capsys):
+def test_other_files_than_the_run_s_are_refused(run_files, fitted, words, tmp_path, capsys):
     out = ["-o", str(tmp_path / "page.html")]
-    assert main(["report", run[0], run[2], run[1], *out]) == 2
+    assert main(["report", run_files[0], run_files[2], run_files[1], *out]) == 2
     assert "y.npz: is not what this run had as X; give its files whole, X first and then Y" in capsys.readouterr().err
-    assert main(["report", *run, "--limit", "100", *out]) == 2
+    assert main(["report", *run_files, "--limit", "100", *out]) == 2
     assert "x.npz: is not what this run had as X" in capsys.readouterr().err
     x, y = words
     chance = np.random.default_rng(0)
@@ -189,14 +188,14 @@ def test_other_files_than_the_run_s_are_refused(run, fitted, words, tmp_path, ca
     assert not list(tmp_path.iterdir())
 
 
-def test_a_page_does_not_go_into_a_run(run, capsys):
-    assert main(["report", *run, "-o", f"{run[0]}/report.html"]) == 2
+def test_a_page_does_not_go_into_a_run(run_files, capsys):
+    assert main(["report", *run_files, "-o", f"{run_files[0]}/report.html"]) == 2
     assert "is inside a run folder" in capsys.readouterr().err
 
 
-def test_what_a_run_was_made_with_is_cited(run, tmp_path):
+def test_what_a_run_was_made_with_is_cited(run_files, tmp_path):
     folder = tmp_path / "a $(run)"
-    files = [*run[1:], "--limit", "500"]
+    files = [*run_files[1:], "--limit", "500"]
     command = ["discover", *files, "--anchors", "20", "--out", str(folder), "--force"]
     assert main([*command, "--report", str(tmp_path / "page.html")]) == 0
     page = (tmp_path / "page.html").read_text()
@@ -234,24 +233,12 @@ def test_a_run_that_failed_says_so_and_shows_what_there_is(rotated, tmp_path):
     assert data["reliability"]["bins"] == []
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory, fitted, words):
-    """A run folder and its two files."""
-    from kedge import write_embeddings
-
-    path = tmp_path_factory.mktemp("run")
-    fitted.save(path / "run")
-    for name, space in zip(("x.npz", "y.npz"), words, strict=True):
-        write_embeddings(space, path / name)
-    return [str(path / name) for name in ("run", "x.npz", "y.npz")]
-
-
-def test_the_verb_writes_the_page(run, tmp_path, capsys):
+def test_the_verb_writes_the_page(run_files, tmp_path, capsys):
     out = tmp_path / "report.html"
-    assert main(["report", *run, "--gold", "keys", "-o", str(out)]) == 0
+    assert main(["report", *run_files, "--gold", "keys", "-o", str(out)]) == 0
     assert f"page: {out}" in capsys.readouterr().out
     assert "Against the truth" in out.read_text()
-    assert f"kedge search {run[0]} {run[1]} {run[2]} KEY" in out.read_text()
+    assert f"kedge search {run_files[0]} {run_files[1]} {run_files[2]} KEY" in out.read_text()
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
 
 
@@ -263,15 +250,16 @@ def test_the_verb_writes_the_page(run, tmp_path, capsys):
         (["-o", "page.html", "--gold", "absent.tsv"], "no such file"),
     ],
 )
-def test_bad_arguments_leave_nothing(run, tmp_path, capsys, monkeypatch, arguments, message):
+def test_bad_arguments_leave_nothing(run_files, tmp_path, capsys, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
-    assert main(["report", *run, *arguments]) == 2
+    assert main(["report", *run_files, *arguments]) == 2
     assert message in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 
-def test_discover_writes_it_too_and_refuses_a_bad_name_before_the_work(run, tmp_path, capsys):
-    command = ["discover", *run[1:], "--limit", "500", "--anchors", "20", "--out", str(tmp_path / "run"), "--force"]
+def test_discover_writes_it_too_and_refuses_a_bad_name_before_the_work(run_files, tmp_path, capsys):
+    command = ["discover", *run_files[1:], "--limit", "500", "--anchors", "20", "--force"]
+    command += ["--out", str(tmp_path / "run")]
     assert main([*command, "--report", str(tmp_path / "page.txt")]) == 2
     assert "give it the suffix .html" in capsys.readouterr().err
     assert main([*command, "--report", str(tmp_path / "page.html")]) == 0
@@ -380,9 +368,9 @@ def test_a_key_without_a_partner_is_no_anchor(explorer, fitted):
 
 
 @pytest.fixture(scope="module")
-def live(run):
+def live(run_files):
     """The address of `kedge explore`, and its process."""
-    command = [sys.executable, "-m", "kedge", "explore", *run, "--json", "--rows", "300"]
+    command = [sys.executable, "-m", "kedge", "explore", *run_files, "--json", "--rows", "300"]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     assert process.stdout is not None
@@ -439,9 +427,9 @@ def test_it_listens_on_loopback_only(live):
         pass
 
 
-def test_a_port_in_use_is_refused(live, run, capsys):
+def test_a_port_in_use_is_refused(live, run_files, capsys):
     port = live[0].rsplit(":", 1)[1].rstrip("/")
-    assert main(["explore", *run, "--port", port, "--rows", "100"]) == 2
+    assert main(["explore", *run_files, "--port", port, "--rows", "100"]) == 2
     assert f"--port {port}: cannot be used" in capsys.readouterr().err
 
 

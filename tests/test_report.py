@@ -7,7 +7,7 @@ import builtins
 import numpy as np
 import pytest
 
-from kedge import AnchorDiscovery, InputError, write_embeddings
+from kedge import AnchorDiscovery, InputError
 from kedge.cli.main import main
 from kedge.errors import MissingExtraError
 from kedge.report import (
@@ -20,16 +20,6 @@ from kedge.report import (
     save_figure,
 )
 from kedge.report.flat import VIEWS
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory, fitted, words):
-    """A run folder and its two files."""
-    path = tmp_path_factory.mktemp("report")
-    fitted.save(path / "run")
-    for name, space in zip(("x.npz", "y.npz"), words, strict=True):
-        write_embeddings(space, path / name)
-    return [str(path / name) for name in ("run", "x.npz", "y.npz")]
 
 
 def distance(left, right):
@@ -69,10 +59,10 @@ def test_without_seeds_and_without_pairs_there_is_less_to_see(rotated):
 
 @pytest.mark.parametrize("kind", ["spaces", "convergence", "confidence"])
 @pytest.mark.parametrize(("suffix", "begins"), [(".pdf", b"%PDF"), (".png", b"\x89PNG"), (".svg", b"<?xml")])
-def test_plot_writes_the_same_figure_again(run, tmp_path, capsys, kind, suffix, begins):
+def test_plot_writes_the_same_figure_again(run_files, tmp_path, capsys, kind, suffix, begins):
     files = [tmp_path / f"{name}{suffix}" for name in ("one", "two")]
     for file in files:
-        assert main(["plot", *run, "--kind", kind, "-o", str(file)]) == 0
+        assert main(["plot", *run_files, "--kind", kind, "-o", str(file)]) == 0
     assert f"{kind}: {files[0]}" in capsys.readouterr().out
     first, second = (file.read_bytes() for file in files)
     assert first.startswith(begins)
@@ -92,8 +82,8 @@ def test_the_paper_s_loss_is_drawn_too(words, word_seeds, tmp_path):
 @pytest.mark.parametrize(
     ("out", "message"), [("fig.docx", "is no format of figures"), ("no/fig.pdf", "does not exist; create it first")]
 )
-def test_a_bad_target_is_refused_at_once(run, tmp_path, capsys, out, message):
-    assert main(["plot", "no-such-run", *run[1:], "-o", str(tmp_path / out)]) == 2
+def test_a_bad_target_is_refused_at_once(run_files, tmp_path, capsys, out, message):
+    assert main(["plot", "no-such-run", *run_files[1:], "-o", str(tmp_path / out)]) == 2
     assert message in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 

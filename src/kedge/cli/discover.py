@@ -128,7 +128,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace, here: Processes) -> int:
-    from kedge.cli.output import note
+    from kedge.cli.output import note, tell_page
     from kedge.cli.progress import progress_bar
     from kedge.cli.provenance import describe_machine
     from kedge.discovery import AnchorDiscovery, check_target, discard
@@ -190,6 +190,8 @@ def _run(arguments: argparse.Namespace, here: Processes) -> int:
             from kedge.report import write_report
 
             write_report(arguments.report, discovery, x, y, run=str(arguments.out))
+            if not arguments.json:
+                tell_page(arguments.report)
     here.object_from_first(None)  # the others wait until it is written, and fail if it cannot be
     return 0 if arguments.force or discovery.health_.verdict == "aligned" else EXIT_UNHEALTHY
 
@@ -297,8 +299,6 @@ def _print_summary(discovery: AnchorDiscovery, arguments: argparse.Namespace, ro
             console.print(f"  suspect seed: {left} = {right} (found: {found})", markup=False)
         if len(suspects) > _SUSPECTS_SHOWN:
             console.print(f"  and {len(suspects) - _SUSPECTS_SHOWN} more in seeds.tsv")
-    if arguments.report:
-        console.print(f"page: {arguments.report} (open it in a browser)", markup=False)
     files = f"{arguments.out} {arguments.x} {arguments.y}"
     if not arguments.report:
         console.print(f"next: {command()} report {files}", markup=False)

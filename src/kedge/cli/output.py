@@ -74,6 +74,11 @@ def note(message: str) -> None:
     notes().print(f"kedge: {message}", markup=False)
 
 
+def tell_page(path: Path) -> None:
+    """Where a page is that has been written, on stdout."""
+    results().print(f"page: {path} (open it in a browser)", markup=False)
+
+
 def command() -> str:
     """How to call kedge again from here: by name, or by path where it is not on the PATH."""
     if shutil.which("kedge"):

@@ -39,7 +39,7 @@ def add_page(parser: argparse.ArgumentParser, *names: str, default: Path | None)
 
 def run(arguments: argparse.Namespace) -> int:
     """Load, compare if there is something to compare with, write."""
-    from kedge.cli.output import print_json, results
+    from kedge.cli.output import print_json, tell_page
     from kedge.discovery import load
     from kedge.report import Comparison, require_page_target, write_report
     from kedge.spaces import read_embeddings
@@ -57,5 +57,5 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json({"out": str(arguments.out), "verdict": discovery.health_.verdict})
     else:
-        results().print(f"page: {arguments.out} (open it in a browser)", markup=False)
+        tell_page(arguments.out)
     return 0

@@ -22,7 +22,7 @@ from torch import Tensor
 from kedge import __version__
 from kedge.discovery.steps import Step
 from kedge.errors import InputError
-from kedge.spaces.atomic import atomic_path
+from kedge.spaces.atomic import atomic_path, require_parent
 
 _IDENTITY = "identity.json"
 _TEMPORARY = ".kedge-"
@@ -42,7 +42,7 @@ class Checkpoint:
         """
         identity = {"kedge": __version__, "inputs": inputs, "settings": settings}
         self._identity = json.loads(json.dumps(identity))  # as it is read back
-        folder, parent = self._folder, self._folder.absolute().parent
+        folder = self._folder
         if (folder / _IDENTITY).is_file():
             self._refuse_another()
             for leftover in folder.glob(f"{_TEMPORARY}*"):  # of a process that was killed while it wrote
@@ -50,8 +50,7 @@ class Checkpoint:
             return self._history()
         if folder.exists() and not (folder.is_dir() and _is_bare(folder)):
             raise InputError(f"{folder}: holds something else than the state of a discovery; choose another name")
-        if not parent.is_dir():
-            raise InputError(f"{folder}: the folder {str(parent)!r} does not exist; create it first")
+        require_parent(folder)
         return []
 
     def _refuse_another(self) -> None:

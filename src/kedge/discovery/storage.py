@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -28,7 +27,7 @@ from kedge.discovery.paper import PaperSettings
 from kedge.discovery.schedule import Schedule
 from kedge.discovery.steps import Step
 from kedge.errors import InputError
-from kedge.spaces.atomic import atomic_folder
+from kedge.spaces.atomic import atomic_folder, require_parent
 from kedge.spaces.pairs import read_table, write_table
 
 if TYPE_CHECKING:
@@ -73,13 +72,9 @@ def holds_run(folder: Path) -> bool:
 
 def check_target(folder: Path, *, overwrite: bool) -> None:
     """Refuse a target that would lose something; an empty folder is as good as none."""
-    parent = folder.absolute().parent
     if folder.is_file():
         raise InputError(f"{folder}: is a file; give the name of a folder")
-    if not parent.is_dir():
-        raise InputError(f"{folder}: the folder {str(parent)!r} does not exist; create it first")
-    if not os.access(parent, os.W_OK):
-        raise InputError(f"{folder}: no permission to write in {str(parent)!r}")
+    require_parent(folder)
     if not folder.is_dir() or not any(folder.iterdir()):
         return
     if not holds_run(folder):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -81,11 +80,6 @@ def data_of(
     """What the scripts draw and search; keys are listed in the order of the sample."""
     flat = flatten(discovery, x, y, sample)
     judge = gold.truth.judge if gold else None
-
-    def table(keys: Sequence[tuple[str, str]], *columns: Sequence[Any]) -> list[list[Any]]:
-        verdicts = [[judge(pair) for pair in keys]] if judge else []
-        return [[*pair, *rest] for pair, *rest in zip(keys, *columns, *verdicts, strict=True)]
-
     return {
         "keys": [flat.keys_x, flat.keys_y],
         "pairs": flat.pairs,
@@ -95,11 +89,15 @@ def data_of(
             {"name": view, "places": as_whole_numbers(places, shared=view != VIEWS[0])}
             for view, places in flat.views.items()
         ],
-        "anchors": table(
-            discovery.anchor_keys_,
-            _rounded(discovery.anchor_confidence_),
-            ["seed" if seed else "found" for seed in discovery.anchor_is_seed_.tolist()],
-        ),
+        "anchors": [
+            [*pair, confidence, "seed" if seed else "found", *([judge(pair)] if judge else [])]
+            for pair, confidence, seed in zip(
+                discovery.anchor_keys_,
+                _rounded(discovery.anchor_confidence_),
+                discovery.anchor_is_seed_.tolist(),
+                strict=True,
+            )
+        ],
         "seeds": [
             [left, right, found, "looks wrong" if suspect else ""]
             for (left, right), found, suspect in zip(

@@ -37,8 +37,7 @@ def atomic_folder(target: Path) -> Iterator[Path]:
     What `target` held before is deleted, but only when the new folder is complete and in its place.
     """
     target = target.resolve()  # through a link, to the folder itself
-    if not target.parent.is_dir():
-        raise InputError(f"{target}: the folder {str(target.parent)!r} does not exist; create it first")
+    require_parent(target)
     temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=".kedge-", suffix=f"-{target.name}"))
     old = temporary.with_name(temporary.name + "-old")
     try:
@@ -56,12 +55,18 @@ def atomic_folder(target: Path) -> Iterator[Path]:
 
 def require_target(target: Path) -> None:
     """Refuse a file name in a folder that is not there, or that is a folder itself."""
-    if not target.parent.is_dir():
-        raise InputError(f"{target}: the folder {str(target.parent)!r} does not exist; create it first")
+    require_parent(target)
     if target.is_dir():
         raise InputError(f"{target}: is a folder, a file name is needed")
-    if not os.access(target.parent, os.W_OK):
-        raise InputError(f"{target}: no permission to write in {str(target.parent)!r}")
+
+
+def require_parent(target: Path) -> None:
+    """Refuse a target whose folder is not there, or may not be written to."""
+    parent = target.absolute().parent
+    if not parent.is_dir():
+        raise InputError(f"{target}: the folder {str(parent)!r} does not exist; create it first")
+    if not os.access(parent, os.W_OK):
+        raise InputError(f"{target}: no permission to write in {str(parent)!r}")
 
 
 def _umask() -> int:

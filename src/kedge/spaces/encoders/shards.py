@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kedge.errors import InputError
-from kedge.spaces.atomic import atomic_path
+from kedge.spaces.atomic import atomic_path, require_parent
 
 Item = TypeVar("Item")
 Setting = str | int | float | None
@@ -147,8 +147,7 @@ def _open_folder(folder: Path, described: Mapping[str, Setting], *, restart: boo
             )
         if restart:
             shutil.rmtree(folder)
-    if not folder.parent.is_dir():
-        raise InputError(f"{folder}: the folder {str(folder.parent)!r} does not exist; create it first")
+    require_parent(folder)
     folder.mkdir(exist_ok=True)
     if not description.exists():
         with atomic_path(description) as temporary:
