@@ -1,51 +1,123 @@
-"""What a method returns, and the map that pairs imply."""
+"""What a method returns, and what pairs imply: their moments, the map, the pair model."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from kedge.discovery.problem import Problem
 from kedge.discovery.steps import Step
-from kedge.geometry import Moments, moments_of, nearest_rotation, refine_rotation
-from kedge.matching import Match, processes
+from kedge.geometry import Moments, PairModel, fit_pair_model, moments_of, nearest_rotation, refine_rotation, unit
+from kedge.matching import Match, Rows, processes
 
 # The rotation counts as this many pairs a dimension when the map is refined.
 _PRIOR_PAIRS_PER_DIM = 2.0
+# Of fewer pairs no correlation can be held out: the rotation they imply is all they give.
+_FEWEST_FOR_A_MODEL = 20
+# What all directions of such a rotation are taken to correlate by: little, so that likelihood is all but cosine.
+_SLIGHT = 0.01
 # Pairs whose rows are side by side in memory at once.
 _PAIRS = 16_384
 
 
 @dataclass(frozen=True)
 class Alignment:
-    """A map (dx, dy), the match of all rows it makes, and the anchors' places in Y.
+    """The match of all rows that a method ends with.
 
-    `free_anchors` (a, dy) are unit vectors, `snapped_anchors` (a,) distinct rows of Y, `suspects` (s,) a mask of
-    the seeds that look wrong.
+    `whitening` is the strength to which the spaces were whitened when it was found; `free_anchors` (a, dy) are there
+    where the method itself places them.
     """
 
-    map: Tensor
     match: Match
-    free_anchors: Tensor
-    snapped_anchors: Tensor
-    suspects: Tensor
     history: tuple[Step, ...]
     converged: bool
+    whitening: float = 0.0
+    free_anchors: Tensor | None = None
+
+
+class Reading(Protocol):
+    """Anything that sends the rows of both spaces to coordinates in which an inner product is their similarity."""
+
+    def shared_x(self, rows: Tensor) -> Tensor:
+        """Coordinates (n, c) of rows (n, dx)."""
+
+    def shared_y(self, rows: Tensor) -> Tensor:
+        """Coordinates (m, c) of rows (m, dy)."""
+
+
+@dataclass(frozen=True)
+class Turned:
+    """The reading by cosine: rows multiplied by (dx, c) and (dy, c)."""
+
+    matrix_x: Tensor
+    matrix_y: Tensor
+
+    def shared_x(self, rows: Tensor) -> Tensor:
+        """Unit rows (n, c)."""
+        return unit(rows @ self.matrix_x)
+
+    def shared_y(self, rows: Tensor) -> Tensor:
+        """Unit rows (m, c)."""
+        return unit(rows @ self.matrix_y)
+
+
+def read_rows(problem: Problem, reading: Reading) -> tuple[Rows, Rows]:
+    """All rows of both spaces in the coordinates of a reading."""
+    return problem.x.sent(reading.shared_x), problem.y.sent(reading.shared_y)
+
+
+def known_and_found(problem: Problem, match: Match) -> tuple[Tensor, Tensor]:
+    """The seeds, and the mutual pairs that touch none of their rows, as rows (p,) of X and of Y."""
+    rows_x, rows_y = match.pairs()
+    free = ~(torch.isin(rows_x, problem.seeds_x) | torch.isin(rows_y, problem.seeds_y))
+    return torch.cat([problem.seeds_x, rows_x[free]]), torch.cat([problem.seeds_y, rows_y[free]])
+
+
+def fit_model(problem: Problem, rows_x: Tensor, rows_y: Tensor, ridge: float | None = None) -> PairModel:
+    """The pair model that pairs (p,) of rows imply, the same in every process."""
+    halves = halves_of(problem, rows_x, rows_y)
+    if len(rows_x) < _FEWEST_FOR_A_MODEL:
+        model = _rotation_model((halves[0] + halves[1]).cross)
+    else:
+        model = fit_pair_model(problem.spectrum_x, problem.spectrum_y, halves, ridge)
+    here = processes()
+    return PairModel(
+        here.from_first(model.directions_x),
+        here.from_first(model.directions_y),
+        here.from_first(model.correlations),
+        model.ridge,
+    )
+
+
+def halves_of(problem: Problem, rows_x: Tensor, rows_y: Tensor) -> tuple[Moments, Moments]:
+    """Moments of two halves of the pairs, drawn at random but always alike."""
+    order = torch.randperm(len(rows_x), generator=torch.Generator().manual_seed(0)).to(rows_x.device)
+    first, second = order[: len(order) // 2], order[len(order) // 2 :]
+    return pair_moments(problem, rows_x[first], rows_y[first]), pair_moments(problem, rows_x[second], rows_y[second])
+
+
+def _rotation_model(cross: Tensor) -> PairModel:
+    rotation = nearest_rotation(cross)
+    return PairModel(
+        rotation,
+        torch.eye(rotation.shape[1], dtype=rotation.dtype, device=rotation.device),
+        torch.full((rotation.shape[1],), _SLIGHT, dtype=rotation.dtype, device=rotation.device),
+        ridge=0.0,
+    )
 
 
 def fit_map(problem: Problem, rows_x: Tensor, rows_y: Tensor) -> Tensor:
-    """The map (dx, dy) that pairs and seeds imply: a rotation, refined as far as the pairs support it."""
-    rows_x, rows_y = torch.cat([rows_x, problem.seeds_x]), torch.cat([rows_y, problem.seeds_y])
-    return map_from(pair_moments(problem, rows_x, rows_y))
+    """The map (dx, dy) that pairs imply: a rotation, refined as far as the pairs support it."""
+    return processes().from_first(map_from(pair_moments(problem, rows_x, rows_y)).float())
 
 
 def map_from(moments: Moments) -> Tensor:
-    """The map (dx, dy) that pairs with these moments imply, the same in every process."""
+    """The same from the moments of the pairs."""
     rotation = nearest_rotation(moments.cross)
-    refined = refine_rotation(moments, rotation, _PRIOR_PAIRS_PER_DIM * len(rotation))
-    return processes().from_first(refined.float())
+    return refine_rotation(moments, rotation, _PRIOR_PAIRS_PER_DIM * len(rotation))
 
 
 def pair_moments(problem: Problem, rows_x: Tensor, rows_y: Tensor) -> Moments:

@@ -37,15 +37,17 @@ def choose_anchors(problem: Problem, count: int, how: AnchorChoice, generator: t
     return torch.cat([seeds, drawn.to(seeds.device)])
 
 
-def snap(problem: Problem, anchors: Tensor, estimates: Tensor, column_penalty: Tensor | None = None) -> Tensor:
+def snap(problem: Problem, anchors: Tensor, estimates: Tensor, y: Rows, column_penalty: Tensor | None = None) -> Tensor:
     """Distinct rows (a,) of Y for the anchors; seeds keep the row they came with.
 
     Parameters
     ----------
     anchors : Tensor, shape (a,)
         Rows of X.
-    estimates : Tensor, shape (a, dy)
-        Unit vectors in Y that stand for them.
+    estimates : Tensor, shape (a, c)
+        What stands for them, to compare with `y` by inner product.
+    y : Rows, shape (m, c)
+        The rows of Y in the same coordinates.
     column_penalty : Tensor, shape (m,), optional
         Taken off the similarity of each row of Y.
     """
@@ -55,7 +57,7 @@ def snap(problem: Problem, anchors: Tensor, estimates: Tensor, column_penalty: T
         penalty = estimates.new_zeros(len(problem.y)) if column_penalty is None else column_penalty.clone()
         penalty[problem.seeds_y] = _TAKEN
         penalty[rows[~open_places]] = 2 * _TAKEN  # never: anchors are distinct
-        rows[open_places] = assign_distinct(estimates[open_places], problem.y, penalty, budget=problem.budget)
+        rows[open_places] = assign_distinct(estimates[open_places], y, penalty, budget=problem.budget)
     return rows
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from kedge.discovery.alignment import fit_map
-from kedge.discovery.journal import Journal, match_from, match_state
+from kedge.discovery.alignment import Reading, fit_model, known_and_found, read_rows
+from kedge.discovery.journal import Journal, match_from, match_state, model_from, model_state
 from kedge.discovery.problem import Problem
 from kedge.discovery.schedule import Schedule
 from kedge.discovery.start import SEED_SHARE, rotation_with_seeds
@@ -66,53 +66,50 @@ def anneal(
 
 @dataclass(frozen=True)
 class Finished:
-    """A match of all rows, the map (dx, dy) it was made with, and whether the rounds settled.
+    """A match of all rows, and whether the rounds settled.
 
     `share` is the share of mutual pairs in the last round, which may have been one on a sample.
     """
 
     match: Match
-    map: Tensor
     settled: bool
     share: float
 
 
 def finish(
     problem: Problem,
-    start: Callable[[], Tensor],
+    start: Callable[[], Reading],
     rounds: int,
     journal: Journal,
     *,
     sample: Problem | None = None,
     share_before: float = math.inf,
 ) -> Finished:
-    """Hard rounds over all axes, from a map (dx, dy), until the share of mutual pairs settles.
+    """Hard rounds over all axes, from a first reading, until the share of mutual pairs settles.
 
-    They go over all rows; or over a `sample` of X against all of Y, which gives as good a map where there are many
-    rows, and only then over all. `share_before` is that of the match which the map was fitted to, if there was one.
+    Each matches the rows as they are read, and fits the pair model to the match, by which the next round reads. They go
+    over all rows; or over a `sample` of X against all of Y, which gives as good a model where there are many rows, and
+    only then over all. `share_before` is that of the match which the first reading was fitted to, if there was one.
     """
     on = sample or problem
     kept = journal.recall("finish", problem.y.device)
+    reading: Reading
     if kept is None:
-        done, current, share = 0, start(), share_before
+        done, reading, share = 0, start(), share_before
+    elif "settled" in kept:
+        return Finished(match_from(kept), bool(kept["settled"]), float(kept["share"]))
     else:
-        done, current, share = int(kept["round"]), kept["map"], float(kept["share"])
-        if "settled" in kept:
-            return Finished(match_from(kept), current, bool(kept["settled"]), share)
+        done, reading, share = int(kept["round"]), model_from(kept), float(kept["share"])
     for index in range(done + 1, rounds + 1):
-        match = _match(on, current)
+        match = match_csls(*read_rows(on, reading), budget=problem.budget)
         previous, share = share, float(match.mutual.float().mean())
         journal.tell(Step("finish", index, rounds, {"mutual": share}))
         settled = share > 0 and abs(share - previous) < _SETTLED
         if settled or index == rounds:
             break
-        current = fit_map(on, *match.pairs())
-        journal.keep("finish", round=index, map=current, share=share)
+        reading = fit_model(on, *known_and_found(on, match))
+        journal.keep("finish", round=index, share=share, **model_state(reading))
     if on is not problem:
-        match = _match(problem, current)
-    journal.keep("finish", round=index, map=current, share=share, settled=settled, **match_state(match))
-    return Finished(match, current, settled, share)
-
-
-def _match(problem: Problem, linear_map: Tensor) -> Match:
-    return match_csls(problem.x.sent(lambda rows: unit(rows @ linear_map)), problem.y, budget=problem.budget)
+        match = match_csls(*read_rows(problem, reading), budget=problem.budget)
+    journal.keep("finish", round=index, share=share, settled=settled, **match_state(match))
+    return Finished(match, settled, share)

@@ -1,9 +1,10 @@
 """How sure is a pair? A probability for every row, measured on the two spaces themselves.
 
-Two things make a naive answer too sure. *The map has seen the pairs*: it was fitted to them, the wrong ones
-included, and makes them look good. So every row is mapped by a map fitted without its own pair (cross-fitting), and
-matched again. *Rows without a counterpart find somebody too.* How often, and by what margin, is measured: the
-partners of some rows are taken away, and whatever pairs those rows enter now are false. A row that is in no pair has
+Two things make a naive answer too sure. *The pair model has seen the pairs*: it was fitted to them, the wrong ones
+included, and makes them look good. So every row is read by a model fitted without its own pair (cross-fitting), and
+matched again. *Rows without a counterpart find somebody too.* How often, and by what margin, is measured: some rows of
+either space are taken away, the others matched, the model fitted and the rows matched again as before; whatever pairs
+the rows that lost their partners enter now are false, as believed in as any false pair is. A row that is in no pair has
 either no counterpart or none it can recognise; if a share q of such rows enters a false pair, then u unpaired rows
 stand for u q / (1 - q) false pairs. Their margins are those of the false pairs just seen, so that the share of false
 pairs at a margin is a ratio of two histograms.
@@ -11,20 +12,21 @@ pairs at a margin is a ratio of two histograms.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
+from torch import Tensor
 
-from kedge.discovery.alignment import map_from, pair_moments
+from kedge.discovery.alignment import fit_model, pair_moments, read_rows
 from kedge.discovery.journal import Journal, match_from, match_state
 from kedge.discovery.judgement import ALIGNED, DOUBTFUL, Health
 from kedge.discovery.problem import Problem
 from kedge.discovery.steps import Step
-from kedge.geometry import Moments, unit
+from kedge.geometry import Moments
 from kedge.matching import Match, Rows, match_csls
 
 _FOLDS = 10
@@ -32,6 +34,8 @@ _FOLDS = 10
 _TAKEN_SHARE = 0.2
 _TAKEN = 2000
 _BINS = 20
+# Rounds in which rows that lost their partners come to believe in others.
+_BELIEVING = 2
 # Rows that are in no pair: how often their candidate is right all the same, as a share of how often the least sure
 # pair is, depending on whether it is in a pair with another row. Seen on words and images; the one thing here that is
 # not measured on the spaces at hand.
@@ -40,15 +44,16 @@ _UNCLAIMED, _CLAIMED = 0.7, 0.2
 
 @dataclass(frozen=True)
 class Confidence:
-    """A match of all rows by maps that had not seen them (any match, where it is worth nothing), and what it is worth.
+    """A match of all rows by models that had not seen them, and what it is worth.
 
     `paired` (n,) is the probability that a row's partner is right if the two are a mutual pair, `least` that of
-    the least sure pair.
+    the least sure pair. In the match seeds are pairs; `unaided` (n,) are the partners that rows have without them.
     """
 
     match: Match
     paired: NDArray[np.float32]
     least: float
+    unaided: Tensor
 
     def of(self, rows_x: NDArray[np.int64], rows_y: NDArray[np.int64]) -> NDArray[np.float32]:
         """Probabilities (k,) that rows (k,) of X and of Y belong together, whether or not they are pairs."""
@@ -62,61 +67,119 @@ class Confidence:
 
 
 def measure_confidence(
-    problem: Problem, match: Match, health: Health, generator: torch.Generator, journal: Journal
+    problem: Problem,
+    honest: HonestRows,
+    guesses: Tensor,
+    seeds: tuple[Tensor, Tensor],
+    health: Health,
+    journal: Journal,
 ) -> Confidence:
-    """Match again by maps that had not seen the rows, and measure what the margins are worth."""
+    """Match rows as read by models that had not seen their pairs, and measure what the margins are worth.
+
+    Rows that are in no pair keep their partner of the match before, `guesses` (n,): it is as good a guess as any.
+    Seeds, rows (s,) of X and of Y, are pairs whatever the match says, and as sure as the whole is.
+    """
     # What the pairs are worth if the spaces are aligned, times whether they are.
     trust = float(np.clip((health.score - DOUBTFUL) / (ALIGNED - DOUBTFUL), 0, 1))
-    if trust == 0:
-        return Confidence(match, np.zeros(len(problem.x), dtype=np.float32), 0.0)
-    mapped = cross_fitted(problem, match, generator)
-    state = journal.once(
-        "confidence",
-        problem.y.device,
-        lambda: match_state(match_csls(mapped, problem.y, budget=problem.budget)),
+    state = journal.once("confidence", problem.y.device, lambda: match_state(honest.match()))
+    match = match_from(state)
+    match = replace(match, partner=torch.where(match.mutual, match.partner, guesses))
+    rows, partners = match.pairs()
+    if trust == 0 or not len(rows):
+        return Confidence(match, np.zeros(len(problem.x), dtype=np.float32), 0.0, match.partner)
+    false_margins, taken = _false_margins(problem, rows, partners, journal)
+    at, probabilities = _probabilities(
+        match.margin[rows].double().cpu().numpy(),
+        false_margins.cpu().numpy(),
+        taken=taken,
+        unpaired=len(problem.x) - len(rows),
     )
-    honest = match_from(state)
-    rows, partners = honest.pairs()
-    if not len(rows):
-        return Confidence(honest, np.zeros(len(problem.x), dtype=np.float32), 0.0)
+    given = _with_seeds(match, *seeds)
+    paired = trust * np.interp(given.margin.double().cpu().numpy(), at, probabilities)
+    paired[seeds[0].cpu().numpy()] = trust
+    return Confidence(given, paired.astype(np.float32), trust * float(probabilities[0]), match.partner)
+
+
+def _false_margins(problem: Problem, rows: Tensor, partners: Tensor, journal: Journal) -> tuple[Tensor, int]:
+    """Margins (f,) of the pairs that rows enter whose partners were taken away, and how many rows that was done to.
+
+    Of the pairs (p,), some lose their row of Y, and as many others their row of X, so that the bereft find as much
+    company as rows without a counterpart do.
+    """
     per_round = max(1, int(_TAKEN_SHARE * len(rows)))
     rounds = min(5, -(-_TAKEN // per_round))
     journal.tell(Step("confidence", 1, rounds + 1))
     kept = journal.recall("false-pairs", rows.device)
-    done, false_margins = (0, rows.new_empty(0).double()) if kept is None else (int(kept["round"]), kept["margins"])
-    for index in range(rounds):
-        bereft = torch.randperm(len(rows), generator=generator)[:per_round].to(rows.device)
-        if index < done:
-            continue
-        without = match_csls(mapped, problem.y.without(partners[bereft]), budget=problem.budget)
-        margins = without.margin[rows[bereft]]
-        false_margins = torch.cat([false_margins, margins[margins > 0].double()])
+    done, margins = (0, rows.new_empty(0).double()) if kept is None else (int(kept["round"]), kept["margins"])
+    for index in range(done, rounds):
+        generator = torch.Generator().manual_seed(index)
+        order = torch.randperm(len(rows), generator=generator).to(rows.device)
+        bereft, orphaned, others = order.tensor_split((per_round, 2 * per_round))
+        left = problem.without_seeds().without(rows[orphaned], partners[bereft])
+        place_x, place_y = _places(len(problem.x), rows[orphaned]), _places(len(problem.y), partners[bereft])
+        pairs = place_x[rows[others]], place_y[partners[others]]
+        for _ in range(_BELIEVING):
+            pairs = match_csls(*read_rows(left, fit_model(left, *pairs)), budget=left.budget).pairs()
+        match = cross_fitted(left, *pairs, generator).match()
+        found = match.margin[place_x[rows[bereft]]]
+        margins = torch.cat([margins, found[found > 0].double()])
         journal.tell(Step("confidence", 2 + index, rounds + 1))
-        journal.keep("false-pairs", round=index + 1, margins=false_margins)
-    at, probabilities = _probabilities(
-        honest.margin[rows].double().cpu().numpy(),
-        false_margins.cpu().numpy(),
-        taken=per_round * rounds,
-        unpaired=len(problem.x) - len(rows),
-    )
-    paired = trust * np.interp(honest.margin.double().cpu().numpy(), at, probabilities)
-    return Confidence(honest, paired.astype(np.float32), trust * float(probabilities[0]))
+        journal.keep("false-pairs", round=index + 1, margins=margins)
+    return margins, per_round * rounds
 
 
-def cross_fitted(problem: Problem, match: Match, generator: torch.Generator) -> Rows:
-    """Unit rows (n, dy): every row of X sent through a map that was fitted without its own pair.
+def _places(count: int, gone: Tensor) -> Tensor:
+    """Where each of so many rows is once some are gone (count,)."""
+    kept = torch.ones(count, dtype=torch.int64, device=gone.device)
+    kept[gone] = 0
+    return kept.cumsum(0) - 1
 
-    Without the seeds: a wrong one must not speak for itself.
-    """
+
+@dataclass(frozen=True)
+class HonestRows:
+    """Rows of X (n, c) and Y (m, c) whose inner product is their similarity, each of X read without its own pair."""
+
+    x: Rows
+    y: Rows
+    budget: int
+
+    def match(self) -> Match:
+        """The match by CSLS."""
+        return match_csls(self.x, self.y, budget=self.budget)
+
+
+def cross_fitted(problem: Problem, rows_x: Tensor, rows_y: Tensor, generator: torch.Generator) -> HonestRows:
+    """All rows, read by pair models that are fitted to the pairs (p,) of rows less those of one fold of X at a time."""
+    model = fit_model(problem, rows_x, rows_y)
+    if model.ridge == 0:  # too few pairs for a model, let alone for several
+        return HonestRows(*read_rows(problem, model), problem.budget)
     fold = torch.randint(_FOLDS, (len(problem.x),), generator=generator).to(problem.x.device)
-    rows_x, rows_y = match.pairs()
     of_folds = [pair_moments(problem, rows_x[fold[rows_x] == i], rows_y[fold[rows_x] == i]) for i in range(_FOLDS)]
     of_all = reduce(Moments.__add__, of_folds)
-    own = problem.y.own.new_empty(len(problem.x.own), problem.y.dim)
-    for index, left_out in enumerate(of_folds):
+    models = [
+        model.refitted(problem.spectrum_x, problem.spectrum_y, (of_all - left_out).cross) for left_out in of_folds
+    ]
+    # A row of Y loses something else under each model: a row of X picks what it does under its own by a 1 among zeros.
+    y = problem.y.sent(
+        lambda rows: torch.cat([model.shared_y(rows)[:, :-1], *(-other.losses_y(rows) for other in models)], dim=1)
+    )
+    own = y.own.new_empty(len(problem.x.own), y.dim)
+    for index, other in enumerate(models):
         inside = fold[problem.x.span] == index
-        own[inside] = unit(problem.x.own[inside] @ map_from(of_all - left_out))
-    return Rows.divided(own, len(problem.x))
+        rows = problem.x.own[inside]
+        directions = other.in_terms_of(model, problem.spectrum_y).to(rows.dtype)
+        picked = rows.new_zeros(len(rows), _FOLDS)
+        picked[:, index] = 1
+        own[inside] = torch.cat([rows @ directions, model.information - other.losses_x(rows), picked], dim=1)
+    return HonestRows(Rows.divided(own, len(problem.x)), y, problem.budget)
+
+
+def _with_seeds(match: Match, seeds_x: Tensor, seeds_y: Tensor) -> Match:
+    """The match in which every seed (s,) is a pair, and nobody else's row of Y is a seed's."""
+    partner, margin = match.partner.clone(), match.margin.clone()
+    margin[torch.isin(partner, seeds_y)] = -torch.inf
+    partner[seeds_x], margin[seeds_x] = seeds_y, torch.inf
+    return Match(partner, margin, match.column_hubness)
 
 
 def _probabilities(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 import torch
@@ -40,29 +40,34 @@ def resolve_device(name: str) -> torch.device:
     return device
 
 
-def load_normalised(
-    vectors: NDArray[np.float32], device: torch.device, *, centre: bool
-) -> tuple[Rows, Tensor | None, float]:
-    """Unit rows (n, d) on the device, the centre (d,) taken off them, and the mean norm that left.
+class Loaded(NamedTuple):
+    """Unit rows (n, d) on a device, the centre (d,) taken off them, if any, and the mean length they had."""
 
-    Several processes read and hold each its share of the rows.
-    """
+    rows: Rows
+    centre: Tensor | None
+    length: float
+
+
+def load_normalised(vectors: NDArray[np.float32], device: torch.device, *, centre: bool) -> Loaded:
+    """Read and normalise the rows of a space; several processes read and hold each its share."""
     here = processes()
     own = vectors[here.share(len(vectors))]
     loaded = torch.empty(own.shape, device=device)
+    lengths = torch.zeros((), dtype=torch.float64, device=device)
     for begin in range(0, len(own), _ROWS):
-        block = np.array(own[begin : begin + _ROWS])  # a copy: a memory map may be read-only
-        loaded[begin : begin + len(block)] = unit(torch.from_numpy(block).to(device))
+        # A copy: a memory map may be read-only.
+        block = torch.from_numpy(np.array(own[begin : begin + _ROWS])).to(device)
+        lengths += block.double().norm(dim=1).sum()
+        loaded[begin : begin + len(block)] = unit(block)
     _forget_pages(vectors)
     rows = Rows.divided(loaded, len(vectors))
+    length = float(here.sum(lengths)) / len(vectors)
     if not centre:
-        return rows, None, 1.0
+        return Loaded(rows, None, length)
     middle = (here.sum(centre_of(loaded).double() * len(loaded)) / len(vectors)).float()
-    spread = torch.zeros((), dtype=torch.float64, device=device)
     for piece in rows.pieces():
-        spread += (piece - middle).norm(dim=1).sum()
         piece.copy_(normalise(piece, middle))
-    return rows, middle, float(here.sum(spread)) / len(vectors)
+    return Loaded(rows, middle, length)
 
 
 def _forget_pages(vectors: NDArray[np.float32]) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -16,7 +17,6 @@ from kedge.discovery.alignment import Alignment
 from kedge.discovery.alternation import discover_by_alternation
 from kedge.discovery.anchors import AnchorChoice, check_anchor_count, choose_anchors
 from kedge.discovery.checkpoint import Checkpoint
-from kedge.discovery.confidence import Confidence, measure_confidence
 from kedge.discovery.devices import load_normalised, normalise_rows, refuse_one_direction, resolve_device, to_numpy
 from kedge.discovery.inputs import as_anchor_rows, as_seed_rows, as_space, as_vectors
 from kedge.discovery.journal import Journal
@@ -24,15 +24,17 @@ from kedge.discovery.judgement import Health, Judge
 from kedge.discovery.paper import PaperInit, PaperSettings, discover_by_paper
 from kedge.discovery.parameters import Parameters
 from kedge.discovery.problem import Problem
+from kedge.discovery.reading import Centres, Findings, read_alignment
 from kedge.discovery.schedule import Schedule, schedules_for
 from kedge.discovery.steps import OnStep
 from kedge.errors import InputError, NotFittedError
-from kedge.geometry import relative, unit
+from kedge.geometry import denormalise, relative, unit
 from kedge.matching import DEFAULT_BUDGET, Precision, processes, using_precision
 from kedge.spaces import Embeddings
 
 Method = Literal["alternate", "paper"]
 AnchorKind = Literal["free", "snapped", "seeds"]
+Scale = Literal["unit", "raw"]
 
 _ROWS_AT_ONCE = 16_384
 _FEWEST_SEEDS = {("alternate", "seeds"): 0, ("paper", "seeds"): 3, ("paper", "random"): 1}
@@ -53,6 +55,10 @@ class AnchorDiscovery(Parameters):
         How anchors beyond the seeds are chosen.
     center : bool
         Take the mean off both spaces (after scaling to unit norm); usually a large gain.
+    whiten : float or "auto"
+        Divide each axis of either space by its standard deviation to this power (0 to 1) before rows are compared by
+        cosine, in the search for pairs and in relative coordinates. "auto" takes 0, and tries a half where the result
+        is not healthy enough; `whitening_` says what it came to.
     schedule : Schedule
         One attempt of the default method; by default several are made, as many as it takes, depending on the seeds.
     paper : PaperSettings
@@ -95,8 +101,15 @@ class AnchorDiscovery(Parameters):
         What was found for the seeds' rows of X, whether or not it is what the seeds say.
     unmatched_keys_x_, unmatched_keys_y_ : lists of keys
         The rows that have no match.
-    map_ : float array, shape (dx, dy)
-        The linear map between the normalised spaces.
+    model_ : PairModel
+        What `shared_x` and `shared_y` read by, fitted to the pairs.
+    map_, map_back_ : float arrays, shapes (dx, dy) and (dy, dx)
+        Linear maps between the normalised spaces, each chosen by how well one searches with it.
+    map_scores_ : dict
+        For "map" and "map_back" the kind that was chosen, and on pairs it was not fitted to the mean reciprocal rank of
+        the partner (`own_rank`) and the share of the ten nearest rows that the partner has too (`overlap`).
+    whitening_ : float
+        The strength to which the spaces were whitened.
     health_ : Health
         Whether it worked, judged without labels.
     history_ : tuple of Step
@@ -121,6 +134,7 @@ class AnchorDiscovery(Parameters):
         init: PaperInit = "seeds",
         anchor_choice: AnchorChoice = "random",
         center: bool = True,
+        whiten: float | Literal["auto"] = "auto",
         schedule: Schedule | None = None,
         paper: PaperSettings | None = None,
         min_confidence: float = 0.5,
@@ -136,6 +150,7 @@ class AnchorDiscovery(Parameters):
         self.init = init
         self.anchor_choice = anchor_choice
         self.center = center
+        self.whiten = whiten
         self.schedule = schedule
         self.paper = paper
         self.min_confidence = min_confidence
@@ -190,24 +205,30 @@ class AnchorDiscovery(Parameters):
         device = resolve_device(self.device)
         journal = self._journal(space_x, space_y, seed_rows, anchor_rows)  # looks at the files, which loading lets go
         generator = torch.Generator().manual_seed(self.random_state)
-        unit_x, centre_x, _ = load_normalised(space_x.vectors, device, centre=self.center)
-        unit_y, centre_y, spread_y = load_normalised(space_y.vectors, device, centre=self.center)
-        refuse_one_direction(unit_x, "x")
-        refuse_one_direction(unit_y, "y")
+        loaded_x, loaded_y = (
+            load_normalised(space.vectors, device, centre=self.center) for space in (space_x, space_y)
+        )
+        refuse_one_direction(loaded_x.rows, "x")
+        refuse_one_direction(loaded_y.rows, "y")
         seeds_x, seeds_y = torch.from_numpy(seed_rows.T.copy()).to(device)
-        problem = Problem(unit_x, unit_y, seeds_x, seeds_y, self.memory_budget, self.center)
+        problem = Problem(loaded_x.rows, loaded_y.rows, seeds_x, seeds_y, self.memory_budget, self.center)
         if anchor_rows is None:
             chosen = choose_anchors(problem, self.n_anchors, self.anchor_choice, generator)
         else:
             chosen = torch.from_numpy(anchor_rows).to(device)
         with using_precision(self.precision):
-            alignment, health, confidence = self._discover(problem, chosen, generator, journal)
-        self._learn(problem, chosen, alignment, health, confidence)
-        self.centre_x_, self.centre_y_, self.spread_y_ = to_numpy(centre_x), to_numpy(centre_y), spread_y
+            alignment, health = self._discover(problem, chosen, generator, journal)
+            centres = Centres(loaded_x.centre, loaded_y.centre)
+            findings = read_alignment(
+                problem, chosen, alignment, health, centres, self.min_confidence, generator, journal.apart()
+            )
+        self._learn(problem, chosen, alignment, health, findings)
+        self.centre_x_, self.centre_y_ = to_numpy(loaded_x.centre), to_numpy(loaded_y.centre)
+        self.length_x_, self.length_y_ = loaded_x.length, loaded_y.length
         self.anchor_keys_ = _key_pairs(space_x, space_y, np.stack([self.anchors_x_, self.anchors_y_], axis=1))
         self.pair_keys_ = _key_pairs(space_x, space_y, self.pairs_)
         self.seed_keys_ = _key_pairs(space_x, space_y, self.seeds_)
-        self.seed_found_keys_ = [space_y.keys[row] for row in self.match_[self.seeds_[:, 0]].tolist()]
+        self.seed_found_keys_ = [space_y.keys[row] for row in self._seeds_found.tolist()]
         self.unmatched_keys_x_ = _keys_without(space_x, self.pairs_[:, 0])
         self.unmatched_keys_y_ = _keys_without(space_y, self.pairs_[:, 1])
         self.provenance_: dict[str, Any] = {}
@@ -215,45 +236,52 @@ class AnchorDiscovery(Parameters):
 
     def _discover(
         self, problem: Problem, anchors: Tensor, generator: torch.Generator, journal: Journal
-    ) -> tuple[Alignment, Health, Confidence]:
-        """Run the method, judge what it found, and measure how sure each pair is."""
+    ) -> tuple[Alignment, Health]:
+        """Run the method, and judge what it found."""
         judge = Judge(problem, self.random_state, journal.apart())
+        strength = None if self.whiten == "auto" else float(self.whiten)
         if self.method == "paper":
             settings = self.paper or PaperSettings()
-            alignment = discover_by_paper(problem, anchors, self.init, settings, generator, journal)
+            whitened = problem.whitened(strength or 0.0)
+            alignment = discover_by_paper(whitened, anchors, self.init, settings, generator, journal)
+            alignment = replace(alignment, whitening=strength or 0.0)
         else:
-            schedules = (self.schedule,) if self.schedule else schedules_for(len(problem.seeds_x))
-            alignment = discover_by_alternation(problem, anchors, schedules, judge.health, generator, journal)
-        health = judge.health(alignment.match)
-        return alignment, health, measure_confidence(problem, alignment.match, health, generator, journal.apart())
+            schedules = schedules_for(len(problem.seeds_x), strength)
+            if self.schedule:
+                schedules = (self.schedule if strength is None else replace(self.schedule, whitening=strength),)
+            alignment = discover_by_alternation(problem, schedules, judge.health, generator, journal)
+        return alignment, judge.health(alignment.match)
 
     def _learn(
-        self, problem: Problem, anchors: Tensor, alignment: Alignment, health: Health, confidence: Confidence
+        self, problem: Problem, anchors: Tensor, alignment: Alignment, health: Health, findings: Findings
     ) -> None:
         """Set the learned attributes, as NumPy arrays."""
-        match = confidence.match
-        partners = to_numpy(match.partner)
+        confidence = findings.confidence
+        partners = to_numpy(confidence.match.partner)
         probability = confidence.of(np.arange(len(partners)), partners)
-        pairs = np.stack([to_numpy(rows) for rows in match.pairs()], axis=1)
-        pairs = pairs[probability[pairs[:, 0]] >= self.min_confidence]
-        # Surest first; among the equally sure, those with the greater margin.
-        pairs = pairs[np.lexsort((-to_numpy(match.margin)[pairs[:, 0]], -probability[pairs[:, 0]]))]
+        described = problem.whitened(alignment.whitening)
 
-        self.anchors_x_, self.anchors_y_ = to_numpy(anchors), to_numpy(alignment.snapped_anchors)
-        self.anchor_is_seed_ = to_numpy(problem.without_seeds(alignment.suspects).seed_partners(anchors) >= 0)
+        self.anchors_x_, self.anchors_y_ = to_numpy(anchors), to_numpy(findings.snapped_anchors)
+        self.anchor_is_seed_ = to_numpy(problem.without_seeds(findings.suspects).seed_partners(anchors) >= 0)
         self.anchor_confidence_ = confidence.of(self.anchors_x_, self.anchors_y_)
-        self.anchor_vectors_ = to_numpy(problem.x.take(anchors))
-        self.free_anchors_ = to_numpy(alignment.free_anchors)
-        self.snapped_anchors_ = to_numpy(problem.y.take(alignment.snapped_anchors))
-        self.seed_is_suspect_ = to_numpy(alignment.suspects)
+        self.anchor_vectors_ = to_numpy(described.x.take(anchors))
+        self.free_anchors_ = to_numpy(findings.free_anchors)
+        self.snapped_anchors_ = to_numpy(described.y.take(findings.snapped_anchors))
+        self.seed_is_suspect_ = to_numpy(findings.suspects)
         self.seeds_ = np.stack([to_numpy(problem.seeds_x), to_numpy(problem.seeds_y)], axis=1)
+        self._seeds_found = to_numpy(findings.seeds_found)
         self.seed_vectors_x_, self.seed_vectors_y_ = (
-            to_numpy(problem.x.take(problem.seeds_x)),
-            to_numpy(problem.y.take(problem.seeds_y)),
+            to_numpy(described.x.take(problem.seeds_x)),
+            to_numpy(described.y.take(problem.seeds_y)),
         )
         self.match_, self.confidence_ = partners, probability
-        self.pairs_, self.pair_confidence_ = pairs, probability[pairs[:, 0]]
-        self.map_ = to_numpy(alignment.map)
+        self.pairs_, self.pair_confidence_ = findings.pairs, probability[findings.pairs[:, 0]]
+        self.model_ = findings.model.on(torch.device("cpu"), torch.float32)
+        self.map_, self.map_back_ = to_numpy(findings.map.matrix), to_numpy(findings.map_back.matrix)
+        self.map_scores_ = {"map": findings.map.described, "map_back": findings.map_back.described}
+        self.whitening_ = alignment.whitening
+        whitenings = problem.whitenings(self.whitening_) if self.whitening_ else (None, None)
+        self.whitening_x_, self.whitening_y_ = map(to_numpy, whitenings)
         self.health_ = health
         self.history_, self.n_iter_ = alignment.history, len(alignment.history)
         self.converged_ = alignment.converged
@@ -268,6 +296,8 @@ class AnchorDiscovery(Parameters):
             raise InputError("method 'paper' runs in one process; start it without torchrun")
         if self.method == "paper" and self.checkpoint is not None:
             raise InputError("checkpoint: method 'paper' keeps no state; leave it out")
+        if self.whiten != "auto" and not (isinstance(self.whiten, int | float) and 0 <= self.whiten <= 1):
+            raise InputError(f"whiten must be 'auto' or a number from 0 to 1, got {self.whiten!r}")
         if not 0 <= self.min_confidence <= 1:
             raise InputError(f"min_confidence must be between 0 and 1, got {self.min_confidence!r}")
         for name, least in (("n_anchors", 1), ("memory_budget", 1), ("random_state", 0)):
@@ -311,44 +341,70 @@ class AnchorDiscovery(Parameters):
 
         `anchors="seeds"` uses the seeds alone; "free" and "snapped" are the same on this side.
         """
-        normalised = self.normalise_x(vectors)
         references = {
             "free": self.anchor_vectors_,
             "snapped": self.anchor_vectors_,
             "seeds": self.seed_vectors_x_,
         }
-        return relative(normalised, _chosen(references, anchors))
+        return relative(self.describe_x(vectors), _chosen(references, anchors))
 
     def transform_y(self, vectors: Embeddings | ArrayLike, *, anchors: AnchorKind = "free") -> NDArray[np.float32]:
         """Relative coordinates (k, a) of vectors (k, dy) of Y, comparable with those of X."""
-        normalised = self.normalise_y(vectors)
         references = {
             "free": self.free_anchors_,
             "snapped": self.snapped_anchors_,
             "seeds": self.seed_vectors_y_,
         }
-        return relative(normalised, _chosen(references, anchors))
+        return relative(self.describe_y(vectors), _chosen(references, anchors))
+
+    def describe_x(self, vectors: Embeddings | ArrayLike) -> NDArray[np.float32]:
+        """Vectors (k, dx) of X as anchors see them: `normalise_x`, and whitened where the run is."""
+        return _whitened(self.normalise_x(vectors), self.whitening_x_)
+
+    def describe_y(self, vectors: Embeddings | ArrayLike) -> NDArray[np.float32]:
+        """Vectors (k, dy) of Y as anchors see them."""
+        return _whitened(self.normalise_y(vectors), self.whitening_y_)
+
+    def shared_x(self, vectors: Embeddings | ArrayLike) -> NDArray[np.float32]:
+        """Shared coordinates (k, c) of vectors (k, dx) of X.
+
+        Their inner product with those of a vector of Y is the log of how much likelier the two are one item than two:
+        the best similarity there is for search in either direction, by an index that knows inner products.
+        """
+        return to_numpy(self.model_.shared_x(torch.from_numpy(self.normalise_x(vectors))))
+
+    def shared_y(self, vectors: Embeddings | ArrayLike) -> NDArray[np.float32]:
+        """Shared coordinates (k, c) of vectors (k, dy) of Y; see `shared_x`."""
+        return to_numpy(self.model_.shared_y(torch.from_numpy(self.normalise_y(vectors))))
 
     def map_x(self, vectors: Embeddings | ArrayLike) -> NDArray[np.float32]:
         """Carry vectors (k, dx) of X to unit vectors (k, dy) that compare with `normalise_y` by cosine."""
         return to_numpy(unit(torch.from_numpy(self.normalise_x(vectors) @ self.map_)))
 
-    def translate(self, vectors: Embeddings | ArrayLike) -> NDArray[np.float32]:
-        """Carry vectors (k, dx) of X into Y: unit vectors (k, dy) to compare with Y's own by cosine."""
-        mapped = torch.from_numpy(self.map_x(vectors))
-        if self.centre_y_ is None:
-            return to_numpy(mapped)
-        # Undo Y's centring: a row of Y is its centre plus, on average, a step of length `spread_y_`.
-        return to_numpy(unit(torch.from_numpy(self.centre_y_) + self.spread_y_ * mapped))
+    def map_y(self, vectors: Embeddings | ArrayLike) -> NDArray[np.float32]:
+        """Carry vectors (k, dy) of Y to unit vectors (k, dx) that compare with `normalise_x` by cosine."""
+        return to_numpy(unit(torch.from_numpy(self.normalise_y(vectors) @ self.map_back_)))
+
+    def translate(self, vectors: Embeddings | ArrayLike, *, scale: Scale = "unit") -> NDArray[np.float32]:
+        """Carry vectors (k, dx) of X into Y: vectors (k, dy) to search an index of Y's own vectors with, by cosine.
+
+        They have unit length, or with `scale="raw"` the mean length of Y's vectors, for an index of those as they are
+        that compares by distance (L2).
+        """
+        return _scaled(self.map_x(vectors), self.centre_y_, self.length_y_, scale)
+
+    def translate_back(self, vectors: Embeddings | ArrayLike, *, scale: Scale = "unit") -> NDArray[np.float32]:
+        """Carry vectors (k, dy) of Y into X: vectors (k, dx), as `translate` does the other way."""
+        return _scaled(self.map_y(vectors), self.centre_x_, self.length_x_, scale)
 
     def require_spaces(self, x: Embeddings, y: Embeddings) -> None:
         """Raise an `InputError` unless these are the spaces it was fitted on, as far as the anchors tell."""
-        for name, space, keys, vectors, normalise in (
-            ("X", x, [left for left, _ in self.anchor_keys_], self.anchor_vectors_, self.normalise_x),
-            ("Y", y, [right for _, right in self.anchor_keys_], self.snapped_anchors_, self.normalise_y),
+        for name, space, keys, vectors, describe in (
+            ("X", x, [left for left, _ in self.anchor_keys_], self.anchor_vectors_, self.describe_x),
+            ("Y", y, [right for _, right in self.anchor_keys_], self.snapped_anchors_, self.describe_y),
         ):
             fits = space.dim == vectors.shape[1] and all(key in space.row_of for key in keys)
-            if not fits or not np.allclose(normalise(space.vectors[space.rows(keys)]), vectors, atol=1e-3):
+            if not fits or not np.allclose(describe(space.vectors[space.rows(keys)]), vectors, atol=1e-3):
                 raise InputError(
                     f"{space.source}: is not what this run had as {name}; give its files whole, X first and then Y"
                 )
@@ -392,3 +448,17 @@ def _chosen(references: Mapping[str, NDArray[np.float32]], kind: str) -> NDArray
     if kind not in references:
         raise InputError(f"anchors must be one of {', '.join(references)}, got {kind!r}")
     return references[kind]
+
+
+def _whitened(rows: NDArray[np.float32], matrix: NDArray[np.float32] | None) -> NDArray[np.float32]:
+    return rows if matrix is None else to_numpy(unit(torch.from_numpy(rows @ matrix)))
+
+
+def _scaled(
+    directions: NDArray[np.float32], centre: NDArray[np.float32] | None, length: float, scale: str
+) -> NDArray[np.float32]:
+    """Normalised rows (k, d) as vectors of their space, of unit or of the space's mean length."""
+    if scale not in get_args(Scale):
+        raise InputError(f"scale must be one of {', '.join(get_args(Scale))}, got {scale!r}")
+    vectors = denormalise(torch.from_numpy(directions), None if centre is None else torch.from_numpy(centre))
+    return to_numpy(vectors if scale == "unit" else vectors * length)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from kedge.discovery.checkpoint import Checkpoint
 from kedge.discovery.steps import OnStep, Step
+from kedge.geometry import PairModel
 from kedge.matching import Match, processes
 
 
@@ -72,3 +73,18 @@ def match_state(match: Match) -> dict[str, Tensor]:
 def match_from(state: Mapping[str, Tensor]) -> Match:
     """The match that a kept state holds."""
     return Match(state["partner"], state["margin"], state["column_hubness"])
+
+
+def model_state(model: PairModel) -> dict[str, Tensor | float]:
+    """A pair model as a state to keep."""
+    return {
+        "directions_x": model.directions_x,
+        "directions_y": model.directions_y,
+        "correlations": model.correlations,
+        "ridge": model.ridge,
+    }
+
+
+def model_from(state: Mapping[str, Tensor]) -> PairModel:
+    """The pair model that a kept state holds."""
+    return PairModel(state["directions_x"], state["directions_y"], state["correlations"], float(state["ridge"]))

@@ -1,7 +1,7 @@
 """Did it work? Judged without labels, by whether the pairs predict each other.
 
-The found pairs are split in two halves, and a map is fitted to each. A row *agrees* when the map that never
-saw it sends it to the partner it was given. Where the spaces are aligned, the halves tell the same story and
+The found pairs are split in two halves, and a pair model is fitted to each. A row *agrees* when the model that never
+saw it gives it the partner it was given. Where the spaces are aligned, the halves tell the same story and
 nearly all rows agree; a self-made illusion does not carry over from one half to the other. How much agreement
 such an illusion still reaches is measured on the same two spaces, by the same method from random rotations.
 """
@@ -16,14 +16,14 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from kedge.discovery.alignment import fit_map
+from kedge.discovery.alignment import Turned, fit_model, read_rows
 from kedge.discovery.annealing import anneal, finish, leading_axes
 from kedge.discovery.journal import Journal
 from kedge.discovery.problem import Problem
 from kedge.discovery.schedule import Schedule
 from kedge.discovery.steps import Step
 from kedge.geometry import orthogonal_map, unit
-from kedge.matching import Match, Rows, row_blocks
+from kedge.matching import Match, Rows, hubness, row_blocks
 
 Verdict = Literal["aligned", "doubtful", "not aligned"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
@@ -87,15 +87,15 @@ class Judge:
         x, y = unit(sample.x.gathered() @ axes_x), unit(sample.y.gathered() @ axes_y)
         kept = self._journal.recall("chance", x.device)
         rates = [] if kept is None else kept["rates"].tolist()
-        for start in range(len(rates) + 1, _CHANCE_STARTS + 1):
-            generator = torch.Generator().manual_seed((self._random_state + start) % 2**63)
+        for number in range(len(rates) + 1, _CHANCE_STARTS + 1):
+            generator = torch.Generator().manual_seed((self._random_state + number) % 2**63)
             rotation = partial(_random_rotation, x, y, generator)
             annealed = anneal(sample, x, y, rotation, _CHANCE_SCHEDULE, Journal())
-            linear = partial(torch.linalg.multi_dot, [axes_x, annealed, axes_y.T])
-            match = finish(sample, linear, _CHANCE_SCHEDULE.finish_rounds, Journal()).match
+            start = partial(Turned, axes_x @ annealed, axes_y)
+            match = finish(sample, start, _CHANCE_SCHEDULE.finish_rounds, Journal()).match
             rate = _agreement_rate(sample, match, generator)
             rates.append(math.nan if rate is None else rate)
-            self._journal.tell(Step("chance", start, _CHANCE_STARTS, {"agreement": rate or 0.0}))
+            self._journal.tell(Step("chance", number, _CHANCE_STARTS, {"agreement": rate or 0.0}))
             self._journal.keep("chance", rates=torch.tensor(rates, dtype=torch.float64))
         return [rate for rate in rates if not math.isnan(rate)]
 
@@ -111,22 +111,24 @@ def _random_rotation(x: Tensor, y: Tensor, generator: torch.Generator) -> Tensor
 
 
 def _held_out_agreement(problem: Problem, match: Match, generator: torch.Generator) -> tuple[Tensor, int]:
-    """Mask (p,) of the pairs that a map fitted without them predicts, and how many the smaller half had.
+    """Mask (p,) of the pairs that a model fitted without them predicts, and how many the smaller half had.
 
     The problem is a sample, which every process holds.
     """
     in_first = (torch.rand(len(problem.x), generator=generator) < 0.5).to(problem.x.device)
     rows_x, rows_y = match.pairs()
     agrees = torch.zeros(len(rows_x), dtype=torch.bool, device=rows_x.device)
+    ridge = fit_model(problem, rows_x, rows_y).ridge
     half_sizes = []
     for train in (in_first[rows_x], ~in_first[rows_x]):
         half_sizes.append(int(train.sum()))
-        held_out_map = fit_map(problem, rows_x[train], rows_y[train])
+        x, y = read_rows(problem, fit_model(problem, rows_x[train], rows_y[train], ridge))
         tested = (~train).nonzero(as_tuple=True)[0]
-        mapped = Rows.shared(unit(problem.x.take(rows_x[tested]) @ held_out_map))
-        blocks = row_blocks(mapped.own, problem.y.gathered(), problem.budget, bias=-match.column_hubness)
+        queries = Rows.shared(x.take(rows_x[tested]))
+        hubs = hubness(y, x, budget=problem.budget)
+        blocks = row_blocks(queries.own, y.gathered(), problem.budget, bias=-hubs)
         best = torch.cat([rows_y[:0], *(block.argmax(dim=1) for _, block in blocks)])
-        agrees[tested] = mapped.joined(best) == rows_y[tested]
+        agrees[tested] = queries.joined(best) == rows_y[tested]
     return agrees, min(half_sizes)
 
 

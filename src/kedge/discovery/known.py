@@ -67,9 +67,9 @@ class KnownAnchors(Parameters):
         self, space: Embeddings, rows: NDArray[np.int64], name: str
     ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
         """The normalised anchors (a, d) of a space and its centre (d,)."""
-        normalised, centre, _ = load_normalised(space.vectors, torch.device("cpu"), centre=self.center)
-        refuse_one_direction(normalised, name)
-        return to_numpy(normalised.take(torch.from_numpy(rows))), to_numpy(centre)
+        loaded = load_normalised(space.vectors, torch.device("cpu"), centre=self.center)
+        refuse_one_direction(loaded.rows, name)
+        return to_numpy(loaded.rows.take(torch.from_numpy(rows))), to_numpy(loaded.centre)
 
     def transform_x(self, vectors: Embeddings | ArrayLike) -> NDArray[np.float32]:
         """Relative coordinates (k, a) of vectors (k, dx) of X: cosines to the anchors."""

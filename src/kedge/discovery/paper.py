@@ -12,15 +12,14 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from kedge.discovery.alignment import Alignment, fit_map
-from kedge.discovery.anchors import snap
+from kedge.discovery.alignment import Alignment
 from kedge.discovery.journal import Journal
 from kedge.discovery.problem import Problem
 from kedge.discovery.start import match_by_seeds
 from kedge.discovery.steps import Step
 from kedge.errors import InputError
 from kedge.geometry import centre_of, exponential_map, normalise, orthogonal_map, relative, unit
-from kedge.matching import BlockedSoftmin, Rows, hubness, match_csls, sinkhorn
+from kedge.matching import BlockedSoftmin, Rows, match_csls, sinkhorn
 
 PaperInit = Literal["seeds", "random"]
 
@@ -49,22 +48,11 @@ def discover_by_paper(
     generator: torch.Generator,
     journal: Journal,
 ) -> Alignment:
-    """Optimise the free anchors, snap them, and match all rows by their relative representations."""
+    """Optimise the free anchors, and match all rows by their relative representations."""
     x, y = problem.x.gathered(), problem.y.gathered()
     free = optimise_anchors(problem, anchors, init, settings, generator, journal)
     match = match_csls(unit(relative(x, x[anchors])), unit(relative(y, free)), budget=problem.budget)
-    implied_map = fit_map(problem, *match.pairs())
-    # From here on rows are compared by the map, so that is where hubs must be known.
-    column_hubness = hubness(y, unit(x @ implied_map), budget=problem.budget)
-    return Alignment(
-        map=implied_map,
-        match=replace(match, column_hubness=column_hubness),
-        free_anchors=free,
-        snapped_anchors=snap(problem, anchors, free),
-        suspects=torch.zeros_like(problem.seeds_x, dtype=torch.bool),  # the seeds are part of the result
-        history=tuple(journal.history),
-        converged=_loss_settled(journal.history),
-    )
+    return Alignment(match, tuple(journal.history), _loss_settled(journal.history), free_anchors=free)
 
 
 def optimise_anchors(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kedge.errors import InputError
 
@@ -22,7 +22,9 @@ class Schedule:
 
     `sample_size` rows of each space and `rank` principal axes for `anneal_rounds` rounds, epsilon falling
     from `epsilon_start` to `epsilon_end` (in units of cosine similarity); then at most `finish_rounds` rounds on
-    everything. `fingerprints` says whether what can be compared without any pair helps the seeds.
+    everything. `fingerprints` says whether what can be compared without any pair helps the seeds. While it anneals,
+    each axis of either space is divided by its deviation to the power `whitening`. With 0 rounds of annealing the seeds
+    alone are what finishing starts from.
     """
 
     sample_size: int = 8000
@@ -32,11 +34,14 @@ class Schedule:
     epsilon_end: float = 0.02
     finish_rounds: int = 10
     fingerprints: bool = False
+    whitening: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("sample_size", "rank", "anneal_rounds", "finish_rounds"):
-            if getattr(self, name) < 1:
-                raise InputError(f"Schedule: {name} must be at least 1, got {getattr(self, name)}")
+        for name, least in (("sample_size", 1), ("rank", 1), ("anneal_rounds", 0), ("finish_rounds", 1)):
+            if getattr(self, name) < least:
+                raise InputError(f"Schedule: {name} must be at least {least}, got {getattr(self, name)}")
+        if not 0 <= self.whitening <= 1:
+            raise InputError(f"Schedule: whitening must be between 0 and 1, got {self.whitening}")
         if not self.epsilon_start >= self.epsilon_end > 0:
             raise InputError(
                 f"Schedule: epsilon_start >= epsilon_end > 0 is needed, got {self.epsilon_start}, {self.epsilon_end}"
@@ -47,17 +52,30 @@ class Schedule:
         start = f"{seeds} seed{'' if seeds == 1 else 's'}"
         if self.fingerprints:
             start = f"fingerprints and {start}" if seeds else "fingerprints"
-        return f"from {start}, {self.anneal_rounds} rounds"
+        rounds = f"{self.anneal_rounds} rounds" if self.anneal_rounds else "no annealing"
+        return f"from {start}, {rounds}{', whitened' if self.whitening else ''}"
 
 
-def schedules_for(seeds: int) -> tuple[Schedule, ...]:
-    """What to try, quickest first, with so many seeds.
+def schedules_for(seeds: int, whiten: float | None = None) -> tuple[Schedule, ...]:
+    """What to try, quickest first, with so many seeds, on spaces whitened to this strength; None tries 0 and a half.
 
     Fingerprints need all the rows they can get: in small samples drawn apart, few rows have their counterpart.
     """
+    brief = Schedule()
     quick = Schedule(sample_size=FINGERPRINT_ROWS, anneal_rounds=30, fingerprints=True)
     slow = Schedule(sample_size=FINGERPRINT_ROWS, anneal_rounds=100, fingerprints=True)
     cooler = Schedule(sample_size=FINGERPRINT_ROWS, anneal_rounds=60, epsilon_start=0.07, fingerprints=True)
     if seeds >= _FEW_SEEDS:
-        return Schedule(), slow, cooler
-    return (quick, slow, cooler) if seeds else (slow, cooler)  # without any, a quick attempt is seldom enough
+        tried = [brief, _half_whitened(brief), slow, _half_whitened(slow), cooler]
+    elif seeds:
+        tried = [quick, slow, _half_whitened(slow), cooler]
+    else:  # without any, a quick attempt is seldom enough
+        tried = [slow, _half_whitened(slow), cooler]
+    if whiten is None:
+        return tuple(tried)
+    return tuple(replace(schedule, whitening=whiten) for schedule in tried if not schedule.whitening)
+
+
+def _half_whitened(schedule: Schedule) -> Schedule:
+    """Some spaces, of images above all, vary in a few directions so much more than in others that these drown."""
+    return replace(schedule, whitening=0.5)

@@ -3,8 +3,8 @@
 run.json              version, settings, inputs, health, iterations, timings
 anchors.tsv           x, y, confidence, seed           anchors.safetensors   the vectors behind it
 pairs.tsv             x, y, confidence, best first     match.safetensors     a partner for every row of X
-seeds.tsv             x, y, suspect, found             map.safetensors       the map and the centres
-unmatched.tsv         space, key: rows in no pair
+seeds.tsv             x, y, suspect, found             map.safetensors       the maps, the centres, the whitening
+unmatched.tsv         space, key: rows in no pair      model.safetensors     the pair model of shared coordinates
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
 from safetensors.numpy import save as serialize
@@ -27,13 +28,14 @@ from kedge.discovery.paper import PaperSettings
 from kedge.discovery.schedule import Schedule
 from kedge.discovery.steps import Step
 from kedge.errors import InputError
+from kedge.geometry import PairModel
 from kedge.spaces.atomic import atomic_folder, require_parent
 from kedge.spaces.pairs import read_table, write_table
 
 if TYPE_CHECKING:
     from kedge.discovery.estimator import AnchorDiscovery
 
-FORMAT = 2
+FORMAT = 3
 # What a loaded run knows of how it was made.
 _PROVENANCE = ("kedge", "inputs", "limit", "timings", "machine")
 # Attributes with keys: the table each lives in, and the array with as many rows.
@@ -57,12 +59,13 @@ _ARRAYS = {
         "seed_vectors_x",
         "seed_vectors_y",
     ),
-    "map.safetensors": ("map",),
+    "map.safetensors": ("map", "map_back"),
     "match.safetensors": ("match", "confidence", "pairs", "pair_confidence"),
 }
 
 
-_FILES = {"run.json", "unmatched.tsv", *_ARRAYS, *(table for table, _ in _TABLES.values())}
+_MODEL, _MODEL_PARTS = "model.safetensors", ("directions_x", "directions_y", "correlations")
+_FILES = {"run.json", "unmatched.tsv", _MODEL, *_ARRAYS, *(table for table, _ in _TABLES.values())}
 
 
 def holds_run(folder: Path) -> bool:
@@ -133,8 +136,9 @@ def save(discovery: AnchorDiscovery, folder: Path, *, overwrite: bool) -> None:
         for name, arrays in _ARRAYS.items():
             tensors = {array: np.ascontiguousarray(getattr(discovery, array + "_")) for array in arrays}
             if name == "map.safetensors":
-                tensors |= _centres(discovery)
+                tensors |= _normalisation(discovery)
             (temporary / name).write_bytes(serialize(tensors))  # save_file would make it private
+        (temporary / _MODEL).write_bytes(serialize(_model_arrays(discovery.model_)))
         described = _description(discovery) | discovery.provenance_
         text = json.dumps(described, indent=2, ensure_ascii=False, default=_plain)
         (temporary / "run.json").write_text(text + "\n", encoding="utf-8")
@@ -166,13 +170,18 @@ def load(folder: str | Path) -> AnchorDiscovery:
         discovery.health_ = Health(**run["health"])
         discovery.history_ = tuple(Step(**step) for step in run["history"])
         discovery.n_iter_, discovery.converged_ = int(run["iterations"]), bool(run["converged"])
-        discovery.spread_y_ = float(run["spread_y"])
+        discovery.length_x_, discovery.length_y_ = float(run["length_x"]), float(run["length_y"])
+        discovery.map_scores_, discovery.whitening_ = dict(run["maps"]), float(run["whitening"])
         discovery.provenance_ = {name: run[name] for name in _PROVENANCE if name in run}
-        tensors = {name: array for file in _ARRAYS for name, array in load_file(folder / file).items()}
-        _check_arrays(tensors, run["counts"], centred=discovery.center)
+        files = (*_ARRAYS, _MODEL)
+        tensors = {name: array for file in files for name, array in load_file(folder / file).items()}
+        _check_arrays(tensors, run["counts"], centred=discovery.center, whitened=discovery.whitening_ > 0)
         for name in (name for names in _ARRAYS.values() for name in names):
             setattr(discovery, name + "_", tensors[name])
         discovery.centre_x_, discovery.centre_y_ = tensors.get("centre_x"), tensors.get("centre_y")
+        discovery.whitening_x_, discovery.whitening_y_ = tensors.get("whitening_x"), tensors.get("whitening_y")
+        left, right, correlations = (torch.from_numpy(tensors[name]) for name in _MODEL_PARTS)
+        discovery.model_ = PairModel(left, right, correlations, float(run["ridge"]))
         for attribute, (name, array) in _TABLES.items():
             keys = [(row["x"], row["y"]) for row in read_table(folder / name)]
             if len(keys) != len(tensors[array]):
@@ -236,16 +245,21 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{value!r} cannot be stored in run.json")
 
 
-def _check_arrays(tensors: Mapping[str, NDArray[Any]], counts: Mapping[str, int], *, centred: bool) -> None:
+def _check_arrays(
+    tensors: Mapping[str, NDArray[Any]], counts: Mapping[str, int], *, centred: bool, whitened: bool
+) -> None:
     """Raise ValueError unless every array has the shape the counts imply, and finite values."""
     n, dx, dy = counts["rows_x"], counts["dim_x"], counts["dim_y"]
-    a, s, p = counts["anchors"], counts["seeds"], counts["pairs"]
+    a, s, p, c = counts["anchors"], counts["seeds"], counts["pairs"], counts["shared"]
     shapes = {
         **dict.fromkeys(("anchors_x", "anchors_y", "anchor_confidence", "anchor_is_seed"), (a,)),
         **{"anchor_vectors": (a, dx), "free_anchors": (a, dy), "snapped_anchors": (a, dy)},
         **{"seeds": (s, 2), "seed_is_suspect": (s,), "seed_vectors_x": (s, dx), "seed_vectors_y": (s, dy)},
-        **{"map": (dx, dy), "match": (n,), "confidence": (n,), "pairs": (p, 2), "pair_confidence": (p,)},
+        **{"map": (dx, dy), "map_back": (dy, dx)},
+        **{"match": (n,), "confidence": (n,), "pairs": (p, 2), "pair_confidence": (p,)},
+        **{"directions_x": (dx, c), "directions_y": (dy, c), "correlations": (c,)},
         **({"centre_x": (dx,), "centre_y": (dy,)} if centred else {}),
+        **({"whitening_x": (dx, dx), "whitening_y": (dy, dy)} if whitened else {}),
     }
     for name, shape in shapes.items():
         if tensors[name].shape != shape:
@@ -254,9 +268,15 @@ def _check_arrays(tensors: Mapping[str, NDArray[Any]], counts: Mapping[str, int]
             raise ValueError(f"{name} has NaN or infinite values")
 
 
-def _centres(discovery: AnchorDiscovery) -> dict[str, NDArray[np.float32]]:
-    centres = {"centre_x": discovery.centre_x_, "centre_y": discovery.centre_y_}
-    return {name: centre for name, centre in centres.items() if centre is not None}
+def _normalisation(discovery: AnchorDiscovery) -> dict[str, NDArray[np.float32]]:
+    """What was done to the rows before anything else, where it was."""
+    names = ("centre_x", "centre_y", "whitening_x", "whitening_y")
+    arrays = {name: getattr(discovery, name + "_") for name in names}
+    return {name: np.ascontiguousarray(array) for name, array in arrays.items() if array is not None}
+
+
+def _model_arrays(model: PairModel) -> dict[str, NDArray[np.float32]]:
+    return {name: np.ascontiguousarray(getattr(model, name).numpy()) for name in _MODEL_PARTS}
 
 
 def _description(discovery: AnchorDiscovery) -> dict[str, Any]:
@@ -272,11 +292,16 @@ def _description(discovery: AnchorDiscovery) -> dict[str, Any]:
             "seeds": len(discovery.seeds_),
             "anchors": len(discovery.anchors_x_),
             "pairs": len(discovery.pairs_),
+            "shared": len(discovery.model_.correlations),
         },
         "inputs": {},
         "health": asdict(discovery.health_),
         "iterations": discovery.n_iter_,
         "converged": discovery.converged_,
-        "spread_y": discovery.spread_y_,
+        "whitening": discovery.whitening_,
+        "ridge": discovery.model_.ridge,
+        "maps": discovery.map_scores_,
+        "length_x": discovery.length_x_,
+        "length_y": discovery.length_y_,
         "history": [asdict(step) | {"figures": dict(step.figures)} for step in discovery.history_],
     }

@@ -6,25 +6,26 @@ import torch
 from torch import Tensor
 
 from kedge.discovery.problem import Problem
-from kedge.geometry import unit
-from kedge.matching import processes, row_blocks
+from kedge.matching import Rows, processes, row_blocks
 
-# A right seed is close under the map even where it is not the closest; a wrong one is anywhere. On average over
+# A right seed is close even where it is not the closest; a wrong one is anywhere. On average over
 # both directions, at most this share of rows may be closer.
 _CLOSER_ROWS = 0.05
-_ROUNDING = 1e-6
+_ROUNDING = 1e-5
 
 
-def suspect_seeds(problem: Problem, linear_map: Tensor) -> Tensor:
-    """Mask (s,) of the seeds that the map (dx, dy) sends nowhere near each other."""
-    source, target = unit(problem.x.take(problem.seeds_x) @ linear_map), problem.y.take(problem.seeds_y)
+def suspect_seeds(problem: Problem, x: Rows, y: Rows) -> Tensor:
+    """Mask (s,) of the seeds whose rows are nowhere near each other.
+
+    x (n, c) and y (m, c) are the problem's rows as read without their own pairs; their inner product is similarity.
+    """
+    source, target = x.take(problem.seeds_x), y.take(problem.seeds_y)
     similarity = (source * target).sum(dim=1)
-    closer_y = sum(_closer(source, piece, similarity, problem.budget) for piece in problem.y.pieces())
-    mapped = (unit(piece @ linear_map) for piece in problem.x.pieces())
-    closer_x = sum(_closer(target, piece, similarity, problem.budget) for piece in mapped)
+    closer_y = sum(_closer(source, piece, similarity, problem.budget) for piece in y.pieces())
+    closer_x = sum(_closer(target, piece, similarity, problem.budget) for piece in x.pieces())
     share_x, share_y = (
         processes().sum(torch.as_tensor(count, device=similarity.device)) / len(rows)
-        for count, rows in ((closer_x, problem.x), (closer_y, problem.y))
+        for count, rows in ((closer_x, x), (closer_y, y))
     )
     return share_x + share_y > 2 * _CLOSER_ROWS
 
@@ -34,5 +35,6 @@ def _closer(seeds: Tensor, others: Tensor, similarity: Tensor, budget: int) -> T
     counts = torch.zeros(len(seeds), dtype=torch.int64, device=seeds.device)
     for rows, block in row_blocks(seeds, others, budget):
         # A partner is not closer than itself, however its product is rounded.
-        counts[rows] = (block > similarity[rows, None] + _ROUNDING).sum(dim=1)
+        own = similarity[rows, None]
+        counts[rows] = (block > own + _ROUNDING * own.abs().clamp_min(1)).sum(dim=1)
     return counts

@@ -1,16 +1,33 @@
 """Pure functions on tensors: normalise, project, and the linear maps that pairs imply."""
 
+from kedge.geometry.canonical import (
+    PairModel,
+    Spectrum,
+    canonical_directions,
+    canonical_map,
+    choose_ridge,
+    fit_pair_model,
+    held_out_correlations,
+)
 from kedge.geometry.least_squares import least_squares_on_sphere, refine_rotation, ridge
 from kedge.geometry.moments import Moments, moments_of
-from kedge.geometry.normalise import centre_of, normalise, principal_axes, standardise, unit, whiten
+from kedge.geometry.normalise import centre_of, denormalise, normalise, principal_axes, standardise, unit, whiten
 from kedge.geometry.procrustes import nearest_rotation, orthogonal_map
 from kedge.geometry.relative import relative
 from kedge.geometry.sphere import exponential_map
 
 __all__ = [
     "Moments",
+    "PairModel",
+    "Spectrum",
+    "canonical_directions",
+    "canonical_map",
     "centre_of",
+    "choose_ridge",
+    "denormalise",
     "exponential_map",
+    "fit_pair_model",
+    "held_out_correlations",
     "least_squares_on_sphere",
     "moments_of",
     "nearest_rotation",

@@ -31,6 +31,18 @@ def normalise(vectors: Tensor, centre: Tensor | None) -> Tensor:
     return scaled if centre is None else unit(scaled - centre)
 
 
+def denormalise(directions: Tensor, centre: Tensor | None) -> Tensor:
+    """The unit vectors (n, d) that `normalise` sends to these unit rows (n, d).
+
+    They lie where the ray from the centre in that direction meets the unit sphere.
+    """
+    if centre is None:
+        return directions
+    along = directions @ centre
+    length = (along.square() + 1 - centre.square().sum()).clamp_min(0).sqrt() - along
+    return unit(centre + length[:, None] * directions)
+
+
 def standardise(columns: Tensor) -> Tensor:
     """Columns of (n, q) with mean 0 and deviation 1; a constant column becomes 0."""
     limits = torch.finfo(columns.dtype)

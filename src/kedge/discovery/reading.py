@@ -1,0 +1,145 @@
+"""From a match to everything a run is used for: the pairs that are probable, the pair model, the maps, the anchors.
+
+All of it is learned from one list of pairs: the seeds as given, unless they look wrong, and the found pairs that are
+probable and touch no row of a seed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from kedge.discovery.alignment import Alignment, fit_model, known_and_found, pair_moments
+from kedge.discovery.anchors import place_free_anchors, snap
+from kedge.discovery.confidence import Confidence, cross_fitted, measure_confidence
+from kedge.discovery.journal import Journal
+from kedge.discovery.judgement import Health
+from kedge.discovery.maps import ENOUGH_KNOWN, ChosenMap, choose_map
+from kedge.discovery.problem import Problem
+from kedge.discovery.suspects import suspect_seeds
+from kedge.geometry import PairModel
+
+# With fewer probable pairs than this, all mutual ones are learned from.
+_FEWEST_PAIRS = 50
+_FOLDS = 5
+
+
+@dataclass(frozen=True)
+class Centres:
+    """What was taken off the rows of X (dx,) and Y (dy,), if anything."""
+
+    x: Tensor | None
+    y: Tensor | None
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a run has learned.
+
+    `pairs` (p, 2) are those that are probable enough, surest first; `suspects` (s,) is a mask of the seeds that look
+    wrong, `seeds_found` (s,) what was found for their rows of X without them; `free_anchors` (a, dy) are unit vectors,
+    `snapped_anchors` (a,) distinct rows of Y.
+    """
+
+    confidence: Confidence
+    pairs: NDArray[np.int64]
+    suspects: Tensor
+    seeds_found: Tensor
+    model: PairModel
+    map: ChosenMap
+    map_back: ChosenMap
+    free_anchors: Tensor
+    snapped_anchors: Tensor
+
+
+def read_alignment(
+    problem: Problem,
+    anchors: Tensor,
+    alignment: Alignment,
+    health: Health,
+    centres: Centres,
+    min_confidence: float,
+    generator: torch.Generator,
+    journal: Journal,
+) -> Findings:
+    """Say which pairs are probable, and learn from them."""
+    honest = cross_fitted(problem, *known_and_found(problem, alignment.match), generator)
+    suspects = suspect_seeds(problem, honest.x, honest.y) & (health.verdict == "aligned")
+    trusted = problem.without_seeds(suspects)
+    seeds = trusted.seeds_x, trusted.seeds_y
+    confidence = measure_confidence(problem, honest, alignment.match.partner, seeds, health, journal)
+    pairs = _probable_pairs(confidence, min_confidence)
+
+    rows_x, rows_y, known = _to_learn_from(trusted, confidence, pairs)
+    model = _fit_shared(problem, rows_x, rows_y, known)
+    forward = choose_map(problem, rows_x, rows_y, known, centres.y)
+    back = choose_map(problem.turned_round(), rows_y, rows_x, known, centres.x)
+    free = alignment.free_anchors
+    if free is None:
+        described = problem.whitened(alignment.whitening)
+        free = place_free_anchors(pair_moments(described, rows_x, rows_y), described.x.take(anchors))
+    snapped = snap(
+        trusted,
+        anchors,
+        model.shared_x(problem.x.take(anchors)),
+        problem.y.sent(model.shared_y),
+        confidence.match.column_hubness,
+    )
+    found = confidence.unaided[problem.seeds_x]
+    return Findings(confidence, pairs, suspects, found, model, forward, back, free, snapped)
+
+
+def _probable_pairs(confidence: Confidence, least: float) -> NDArray[np.int64]:
+    """Mutual pairs (p, 2) at least so probable; surest first, and of the equally sure those of the greater margin."""
+    match = confidence.match
+    rows, partners = (side.cpu().numpy() for side in match.pairs())
+    probability, margin = confidence.paired[rows], match.margin.cpu().numpy()[rows]
+    order = np.lexsort((-margin, -probability))
+    return np.stack([rows, partners], axis=1)[order][probability[order] >= least]
+
+
+def _to_learn_from(trusted: Problem, confidence: Confidence, pairs: NDArray[np.int64]) -> tuple[Tensor, Tensor, int]:
+    """Pairs as rows (p,) of X and of Y, the seeds first, and how many those are."""
+    rows_x, rows_y = torch.from_numpy(pairs).to(trusted.x.device).T
+    if len(pairs) < _FEWEST_PAIRS:
+        rows_x, rows_y = confidence.match.pairs()
+    new = ~(torch.isin(rows_x, trusted.seeds_x) | torch.isin(rows_y, trusted.seeds_y))
+    return (
+        torch.cat([trusted.seeds_x, rows_x[new]]),
+        torch.cat([trusted.seeds_y, rows_y[new]]),
+        len(trusted.seeds_x),
+    )
+
+
+def _fit_shared(problem: Problem, rows_x: Tensor, rows_y: Tensor, known: int) -> PairModel:
+    """The pair model of pairs (p,), of which the first `known` are certain; of these alone if that reads them better."""
+    if ENOUGH_KNOWN <= known < len(rows_x):
+        with_found = _held_out_rank(problem, rows_x, rows_y, known)
+        alone = _held_out_rank(problem, rows_x[:known], rows_y[:known], known)
+        if alone > with_found:
+            rows_x, rows_y = rows_x[:known], rows_y[:known]
+    return fit_model(problem, rows_x, rows_y)
+
+
+def _held_out_rank(problem: Problem, rows_x: Tensor, rows_y: Tensor, known: int) -> float:
+    """Mean reciprocal rank of known partners among all known ones, by models that had not seen them."""
+    model = fit_model(problem, rows_x, rows_y)
+    fold = torch.arange(len(rows_x), device=rows_x.device) % _FOLDS
+    fold[known:] = _FOLDS
+    ranks = []
+    for index in range(_FOLDS):
+        tested = (fold[:known] == index).nonzero(as_tuple=True)[0]
+        others = fold != index
+        cross = pair_moments(problem, rows_x[others], rows_y[others]).cross
+        other = model.refitted(problem.spectrum_x, problem.spectrum_y, cross)
+        queries, targets = (
+            other.shared_x(problem.x.take(rows_x[tested])),
+            other.shared_y(problem.y.take(rows_y[:known])),
+        )
+        similarity = queries @ targets.T
+        ranks.append((similarity > similarity.gather(1, tested[:, None])).sum(dim=1) + 1)
+    return float((1 / torch.cat(ranks).double()).mean())
