@@ -25,7 +25,7 @@ from kedge.experiments.pairs_of_spaces import WORD_PAIRS, draw_task, load_pair
 from kedge.spaces import write_embeddings, write_table
 from setting import add_data_option
 
-ROWS = ("GT", "Seed", "Found", "Snapped")
+ROWS = ("GT", "Seed", "Found", "Snapped", "Shared")
 METRICS = ("jaccard", "mrr", "cosine", "p_at_1", "foscttm")
 
 

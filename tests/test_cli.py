@@ -83,6 +83,12 @@ def test_discover_says_how_it_went_and_writes_the_run(folder, capsys, tmp_path):
     pairs = len(read_table(tmp_path / "run" / "pairs.tsv"))
     assert re.search(rf"^{pairs} pairs \(about \d+ % right\) and 100 anchors in ", captured.out, flags=re.MULTILINE)
     assert f"no match: {2000 - pairs} of 2000 rows of X, {2000 - pairs} of 2000 rows of Y" in captured.out
+    chosen = json.loads((tmp_path / "run" / "run.json").read_text())["maps"]["map"]
+    assert (
+        f"map: {chosen['kind']}; held out, a translated row finds its partner with MRR {chosen['own_rank']:.2f}, and "
+        f"{100 * chosen['overlap']:.0f} % of the partner's ten neighbours\n"
+    ) in captured.out
+    assert "whitened" not in captured.out
     for following in ("report {} {} {}", "search {} {} {} KEY"):
         assert f"kedge {following.format(tmp_path / 'run', *files)}\n" in captured.out
     assert "\x1b" not in captured.out  # no colours when stdout is no terminal
@@ -109,9 +115,13 @@ def test_discover_json_and_options(folder, capsys, tmp_path):
         "--no-center", "--min-confidence", "0.9", "--out", tmp_path / "run",
     )  # fmt: skip
     assert set(result) == {
-        "run", "report", "health", "anchors", "pairs", "expected_precision", "unmatched", "suspect_seeds", "seconds",
+        "run", "report", "health", "anchors", "pairs", "expected_precision", "unmatched", "whitening", "maps",
+        "suspect_seeds", "seconds",
     }  # fmt: skip
     assert result["anchors"] == 3
+    assert result["whitening"] == 0
+    assert result["maps"] == json.loads((tmp_path / "run" / "run.json").read_text())["maps"]
+    assert {"kind", "own_rank", "overlap"} == set(result["maps"]["map"]) == set(result["maps"]["map_back"])
     assert result["health"]["verdict"] == "aligned"
     assert [row["x"] for row in read_table(tmp_path / "run" / "anchors.tsv")] == ["water", "music", "school"]
     assert all(float(row["confidence"]) >= 0.9 for row in read_table(tmp_path / "run" / "pairs.tsv"))
@@ -240,10 +250,15 @@ def test_a_bar_for_every_attempt(monkeypatch):
 
 def test_evaluate_json_has_exactly_the_documented_keys(folder, capsys):
     result = run_json(capsys, "evaluate", folder / "run", folder / "x.npz", folder / "y.vec", "--gold", "keys")
-    rows = ("GT", "Seed", "Found", "Snapped")
-    assert set(result) == {*rows, "anchors_exact", "pairs_precision", "pairs_recall", "health"}
+    rows = ("GT", "Seed", "Found", "Snapped", "Shared")
+    shares = {"anchors_exact", "pairs_precision", "pairs_recall"}
+    assert set(result) == {*rows, *shares, "gold", "searching", "health"}
     for row in rows:
         assert set(result[row]) == {"jaccard", "mrr", "cosine", "p_at_1", "foscttm"}
+    assert set(result["searching"]) == {"Shared", "Map", "Procrustes", "Ridge"}
+    for scores in result["searching"].values():
+        assert set(scores) == {"p_at_1", "p_at_10", "mrr", "overlap"}
+    assert set(result["gold"]) == {"pairs", "skipped", "queries"}
     assert result["Found"]["mrr"] > 0.9
     assert result["pairs_precision"] > 0.99
 
@@ -258,8 +273,11 @@ def test_evaluate_prints_tables_and_takes_gold_files(folder, capsys, tmp_path):
         "Seed",
         "Found",
         "Snapped",
+        "Shared",
         "Jaccard@10",
         "FOSCTTM",
+        "search by",
+        "overlap@10",
         "hidden anchors",
         "precision",
         "ALIGNED",
@@ -276,7 +294,10 @@ def test_search(folder, capsys):
     result = run_json(capsys, "search", *files, "water", "-k", "2")
     first, second = result["water"]
     assert first["key"] == "water"
-    assert first["similarity"] > second["similarity"]
+    assert set(first) == {"key", "similarity", "log_likelihood_ratio"}
+    assert first["log_likelihood_ratio"] > second["log_likelihood_ratio"]
+    assert all(-1 <= near["similarity"] <= 1 for near in (first, second))
+    assert lines[0] == "water:  " + "  ".join(f"{near['key']} {near['similarity']:.2f}" for near in (first, second))
 
 
 def test_project_and_translate_write_files_under_the_same_keys(folder, capsys, tmp_path):
@@ -291,6 +312,85 @@ def test_project_and_translate_write_files_under_the_same_keys(folder, capsys, t
     assert not np.allclose(read_embeddings(tmp_path / "snapped.npz").vectors, y.vectors)
     assert run("translate", folder / "run", folder / "x.npz", "-o", tmp_path / "moved.safetensors") == 0
     assert read_embeddings(tmp_path / "moved.safetensors").vectors.shape == (2000, 100)
+
+
+def test_shared_coordinates_are_for_inner_products(folder, capsys, tmp_path):
+    for side, name in (("X", "x.npz"), ("Y", "y.vec")):
+        command = ["project", folder / "run", side, folder / name, "--coordinates", "shared"]
+        assert run(*command, "-o", tmp_path / f"{side}.npz") == 0
+        assert capsys.readouterr().out.startswith("shared coordinates: 2000 x ")
+    x, y = read_embeddings(tmp_path / "X.npz"), read_embeddings(tmp_path / "Y.npz")
+    ratios = x.vectors @ y.vectors.T
+    assert np.mean(ratios.argmax(axis=1) == y.rows(x.keys)) > 0.95
+    near = run_json(capsys, "search", folder / "run", folder / "x.npz", folder / "y.vec", "water", "-k", "3")["water"]
+    expected = ratios[x.row_of["water"], y.rows([one["key"] for one in near])]
+    np.testing.assert_allclose([one["log_likelihood_ratio"] for one in near], expected, rtol=1e-3)
+    assert run(*command, "-o", tmp_path / "snapped.npz", "--snapped") == 2
+    assert "--snapped: shared coordinates use no anchors" in capsys.readouterr().err
+    assert not (tmp_path / "snapped.npz").exists()
+
+
+def test_vectors_are_translated_back(folder, capsys, tmp_path):
+    assert run("translate", folder / "run", folder / "y.vec", "-o", tmp_path / "in-x.npz", "--back") == 0
+    x, moved = read_embeddings(folder / "x.npz"), read_embeddings(tmp_path / "in-x.npz")
+    assert moved.vectors.shape == (2000, 300)
+    unit = x.vectors / np.linalg.norm(x.vectors, axis=1, keepdims=True)
+    assert np.mean((moved.vectors @ unit.T).argmax(axis=1) == x.rows(moved.keys)) > 0.85
+    assert run("translate", folder / "run", folder / "x.npz", "-o", tmp_path / "no.npz", "--back") == 2
+    assert "has 300 dimensions, Y of this run has 100" in capsys.readouterr().err
+
+
+def test_translated_vectors_have_the_length_that_was_asked_for(folder, capsys, tmp_path):
+    lengths = {}
+    for name in ("x.npz", "y.vec"):
+        lengths[name] = float(np.linalg.norm(read_embeddings(folder / name).vectors, axis=1).mean())
+        assert abs(lengths[name] - 1) > 0.01
+    for source, target, options in (("x.npz", "y.vec", []), ("y.vec", "x.npz", ["--back"])):
+        command = ["translate", folder / "run", folder / source, "-o", tmp_path / "moved.npz", *options]
+        for scale, length in (("unit", 1.0), ("raw", lengths[target])):
+            assert run(*command, "--scale", scale) == 0
+            warned = capsys.readouterr().err
+            moved = read_embeddings(tmp_path / "moved.npz").vectors
+            np.testing.assert_allclose(np.linalg.norm(moved, axis=1), length, rtol=1e-3)
+            side = "X" if options else "Y"
+            told = (
+                f"kedge: {side}'s own vectors have mean length {lengths[target]:.4g}: compare by cosine, or use --scale"
+            )
+            assert warned.startswith(told) == (scale == "unit")
+            assert bool(warned) == (scale == "unit")
+        assert run(*command) == 0  # by default of unit length
+        assert "mean length" in capsys.readouterr().err
+
+
+def test_nothing_is_said_of_lengths_where_all_are_1(tmp_path, capsys, rotated):
+    keys = [f"r{row}" for row in range(300)]
+    for name, vectors in zip(("x.npz", "y.npz"), rotated(), strict=True):
+        write_embeddings(Embeddings(keys, vectors / np.linalg.norm(vectors, axis=1, keepdims=True)), tmp_path / name)
+    files = [tmp_path / "x.npz", tmp_path / "y.npz"]
+    assert run("discover", *files, "--anchors", "20", "--out", tmp_path / "run", "--force") == 0
+    capsys.readouterr()
+    assert run("translate", tmp_path / "run", files[0], "-o", tmp_path / "moved.npz") == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_whitening_is_asked_for_and_told(folder, capsys, tmp_path):
+    command = ["discover", folder / "x.npz", folder / "y.vec", "--seeds", folder / "seeds.tsv", "--anchors", "50"]
+    assert run(*command, "--whiten", "0.5", "--out", tmp_path / "run") == 0
+    assert "\nfound on spaces whitened by 0.5\n" in capsys.readouterr().out
+    described = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert (described["settings"]["whiten"], described["whitening"]) == (0.5, 0.5)
+    plain = json.loads((folder / "run" / "run.json").read_text())
+    assert (plain["settings"]["whiten"], plain["whitening"]) == ("auto", 0.0)
+
+
+def test_memory_that_shared_coordinates_take_is_counted(folder, tmp_path, capsys, monkeypatch):
+    """2,000 rows of 300 and of 100 numbers, and of 112 shared ones for either, all of it twice: 10 MB."""
+    both = 2000 * 4 * (300 + 100)
+    temporaries = 64 * 2**20 + 4000 * 16_384
+    monkeypatch.setattr("kedge.spaces.memory.available_memory", lambda: temporaries + 3 * both)
+    command = ["discover", folder / "x.npz", folder / "y.vec", "--memory", "64M", "--device", "cpu"]
+    assert run(*command, "--out", tmp_path / "run") == 2
+    assert "--memory and the spaces: needs about 0.1 GB of memory" in capsys.readouterr().err
 
 
 def test_convert_and_info(folder, capsys, tmp_path):
@@ -478,6 +578,10 @@ def test_a_closed_pipe_is_no_error(folder):
         (["discover", "x", "y", "--out", "r", "--min-confidence", "-0.1"], "expected a number from 0 to 1, got '-0.1'"),
         (["discover", "x", "y", "--out", "r", "--min-confidence", "nan"], "expected a number from 0 to 1, got 'nan'"),
         (["discover", "x", "y", "--out", "r", "--min-confidence", "half"], "expected a number from 0 to 1, got 'half'"),
+        (["discover", "x", "y", "--out", "r", "--whiten", "much"], "expected auto or a number from 0 to 1, got 'much'"),
+        (["discover", "x", "y", "--out", "r", "--whiten", "2"], "expected auto or a number from 0 to 1, got '2'"),
+        (["translate", "r", "x", "-o", "y", "--scale", "big"], "invalid choice: 'big'"),
+        (["project", "r", "X", "x", "-o", "y", "--coordinates", "polar"], "invalid choice: 'polar'"),
         (["check", "x"], "the following arguments are required: Y"),
         (["fly"], "invalid choice: 'fly'"),
     ],

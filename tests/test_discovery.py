@@ -228,6 +228,23 @@ def test_search_finds_the_same_word(fitted, words):
     assert [len(near) for near in found.values()] == [3, 3]
 
 
+def test_search_ranks_by_likelihood_and_shows_cosines(fitted, words):
+    x, y = words
+    left, right = fitted.shared_x(x), fitted.shared_y(y)
+    ratios = left @ right.T
+    weighted = [side[:, :-2] / np.linalg.norm(side[:, :-2], axis=1, keepdims=True) for side in (left, right)]
+    found = search(fitted, x, y, x.keys[:50], k=20)
+    for row, near in enumerate(found.values()):
+        rows = y.rows([neighbour.key for neighbour in near])
+        told = [neighbour.log_likelihood_ratio for neighbour in near]
+        np.testing.assert_allclose(told, -np.sort(-ratios[row])[:20], rtol=1e-4, atol=1e-3)
+        np.testing.assert_allclose(told, ratios[row, rows], rtol=1e-4, atol=1e-3)
+        cosines = weighted[1][rows] @ weighted[0][row]
+        np.testing.assert_allclose([neighbour.similarity for neighbour in near], cosines, atol=1e-5)
+    similar = np.array([[neighbour.similarity for neighbour in near] for near in found.values()])
+    assert (np.diff(similar, axis=1) > 0).any()  # another order than that of the cosines
+
+
 def test_on_step_sees_every_stage(words, word_seeds):
     steps = []
     AnchorDiscovery(n_anchors=20, device="cpu", on_step=steps.append).fit(*words, word_seeds)

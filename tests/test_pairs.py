@@ -4,7 +4,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kedge import Embeddings, InputError, read_pairs
-from kedge.spaces.pairs import read_key_list, read_table, rows_from_key_pairs, write_table
+from kedge.spaces.pairs import read_dictionary, read_key_list, read_table, rows_from_key_pairs, write_table
 
 X = Embeddings(["a", "b", "c", '"', "x"], np.ones((5, 2)))
 Y = Embeddings(["A", "B", "C", "y"], np.ones((4, 2)))
@@ -55,6 +55,33 @@ def test_errors_name_the_line(tmp_path, name, text, message):
     with pytest.raises(InputError, match=message) as caught:
         read_pairs(tmp_path / name, X, Y)
     assert str(tmp_path / name) in str(caught.value)
+
+
+def test_a_dictionary_may_name_what_the_spaces_lack(tmp_path):
+    path = tmp_path / "p.txt"
+    path.write_text("a B\nz A\nc Q\nz Q\nc A\na B\n")
+    dictionary = read_dictionary(path, X, Y)
+    assert dictionary.pairs.tolist() == [[0, 1], [2, 0]]
+    assert (dictionary.skipped, dictionary.lines) == (3, 6)
+    path.write_text("a B\n")
+    assert read_dictionary(path, X, Y)[1:] == (0, 1)
+    path.write_text("x_row y_row\n0 1\n5 1\n0 4\n")
+    assert (read_dictionary(path, X, Y).pairs.tolist(), read_dictionary(path, X, Y).skipped) == ([[0, 1]], 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("B a\nA c\n", "none of its 2 lines names a key of X .* line 1 holds 'B' and 'a': are the columns"),
+        ("x y\n", "a header and no pair"),
+        ("a\n", "line 1: two columns are needed"),
+        ("x_row y_row\nfive 1\n", "line 2: 'five' is no row of X"),
+    ],
+)
+def test_a_dictionary_must_be_of_use_and_well_formed(tmp_path, text, message):
+    (tmp_path / "p.txt").write_text(text)
+    with pytest.raises(InputError, match=message):
+        read_dictionary(tmp_path / "p.txt", X, Y)
 
 
 def test_not_text_and_not_there(tmp_path):

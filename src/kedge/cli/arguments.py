@@ -6,7 +6,7 @@ import argparse
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 FORMATS = ".vec .txt .bin (each also .gz), .npz, .npy, .safetensors or .parquet"
@@ -105,6 +105,16 @@ def probability(text: str) -> float:
     if not 0 <= number <= 1:
         raise argparse.ArgumentTypeError(f"expected a number from 0 to 1, got {text!r}")
     return number
+
+
+def whitening(text: str) -> float | Literal["auto"]:
+    """A strength for `--whiten`: "auto", or a number from 0 to 1."""
+    if text == "auto":
+        return "auto"
+    try:
+        return probability(text)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"expected auto or a number from 0 to 1, got {text!r}") from error
 
 
 def seed_number(text: str) -> int:

@@ -18,6 +18,7 @@ from kedge.cli.arguments import (
     byte_count,
     positive,
     probability,
+    whitening,
 )
 from kedge.cli.interruption import interrupted
 from kedge.cli.report import add_page
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 EXIT_UNHEALTHY = 3
 # What a row's fingerprint takes while it is made.
 _FINGERPRINT_BYTES = 16_384
+# Shared coordinates that a row has besides canonical ones.
+_SHARED_BESIDES = 12
 _SUSPECTS_SHOWN = 10
 
 
@@ -98,6 +101,14 @@ Exit code 3: written, but the result is not healthy (see --force); torchrun turn
         help="memory for temporaries, e.g. 500M or 2G (256M)",
     )
     parser.add_argument("--no-center", action="store_true", help="do not take the mean off the spaces")
+    parser.add_argument(
+        "--whiten",
+        metavar="A",
+        type=whitening,
+        default="auto",
+        help="divide each axis of the spaces by its deviation to this power, 0 to 1, where a few drown the others; "
+        "auto takes 0, and tries 0.5 where that is not healthy enough (auto)",
+    )
     add_limit(parser)
     add_page(parser, "--report", default=None)
     parser.add_argument(
@@ -164,6 +175,7 @@ def _run(arguments: argparse.Namespace, here: Processes) -> int:
             init=arguments.init,
             anchor_choice=arguments.anchor_choice,
             center=not arguments.no_center,
+            whiten=arguments.whiten,
             min_confidence=arguments.min_confidence,
             memory_budget=arguments.memory,
             device=arguments.device,
@@ -227,9 +239,11 @@ def _require_memory(arguments: argparse.Namespace, x: Embeddings, y: Embeddings)
 
     if resolve_device(arguments.device).type != "cpu":
         return
-    # Both spaces are held normalised, X once more when it is mapped into Y, and Y while confidence is measured.
-    rows = x.vectors.nbytes + 2 * y.vectors.nbytes + 4 * len(x) * y.dim
-    each = arguments.memory + rows // processes().count
+    # Both spaces are held normalised and in shared coordinates; and nearly all of that twice while confidence is
+    # measured, on spaces that some rows were taken from.
+    shared = min(x.dim, y.dim) + _SHARED_BESIDES
+    held = 2 * 4 * (len(x) * (x.dim + shared) + len(y) * (y.dim + shared))
+    each = arguments.memory + held // processes().count
     each += _FINGERPRINT_BYTES * (min(len(x), FINGERPRINT_ROWS) + min(len(y), FINGERPRINT_ROWS))
     needed = each * int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     require_memory(needed, "--memory and the spaces", "give a smaller --memory, or fewer rows with --limit")
@@ -262,6 +276,8 @@ def _tell(discovery: AnchorDiscovery, arguments: argparse.Namespace, rows_x: int
                 "pairs": len(discovery.pairs_),
                 "expected_precision": _expected_precision(discovery),
                 "unmatched": {"x": len(discovery.unmatched_keys_x_), "y": len(discovery.unmatched_keys_y_)},
+                "whitening": discovery.whitening_,
+                "maps": discovery.map_scores_,
                 "suspect_seeds": [{"x": x, "y": y, "found": found} for x, y, found in _suspects(discovery)],
                 "seconds": round(seconds, 2),
             }
@@ -291,6 +307,9 @@ def _print_summary(discovery: AnchorDiscovery, arguments: argparse.Namespace, ro
         f"no match: {len(discovery.unmatched_keys_x_)} of {rows_x} rows of X, "
         f"{len(discovery.unmatched_keys_y_)} of {rows_y} rows of Y"
     )
+    if discovery.whitening_:
+        console.print(f"found on spaces whitened by {discovery.whitening_:g}")
+    console.print(_told_of_map(discovery))
     suspects = _suspects(discovery)
     if suspects:
         look = "looks wrong and was" if len(suspects) == 1 else "look wrong and were"
@@ -303,6 +322,17 @@ def _print_summary(discovery: AnchorDiscovery, arguments: argparse.Namespace, ro
     if not arguments.report:
         console.print(f"next: {command()} report {files}", markup=False)
     console.print(f"next: {command()} search {files} KEY", markup=False)
+
+
+def _told_of_map(discovery: AnchorDiscovery) -> str:
+    """Which map `kedge translate` uses, and how a search with it does."""
+    kind, own_rank, overlap = (discovery.map_scores_["map"][name] for name in ("kind", "own_rank", "overlap"))
+    if own_rank is None or overlap is None:
+        return f"map: {kind}; too few pairs to hold some out and try it on them"
+    return (
+        f"map: {kind}; held out, a translated row finds its partner with MRR {float(own_rank):.2f}, and "
+        f"{100 * float(overlap):.0f} % of the partner's ten neighbours"
+    )
 
 
 def _expected_precision(discovery: AnchorDiscovery) -> float | None:

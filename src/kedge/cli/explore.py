@@ -38,6 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     from kedge.discovery import load
     from kedge.errors import InputError
     from kedge.report import Explorer, require_plotly, serve
+    from kedge.report.neighbourhoods import shared_columns
     from kedge.report.server import LOOPBACK
     from kedge.spaces import read_embeddings
     from kedge.spaces.memory import require_memory
@@ -45,7 +46,8 @@ def run(arguments: argparse.Namespace) -> int:
     require_plotly()
     discovery = load(arguments.run_folder)
     x, y = (read_embeddings(path, limit=arguments.limit) for path in (arguments.x, arguments.y))
-    held = x.vectors.nbytes + y.vectors.nbytes + 4 * len(x) * y.dim + _KEY_BYTES * (len(x) + len(y))
+    rows = len(x) + len(y)
+    held = x.vectors.nbytes + y.vectors.nbytes + (4 * shared_columns(discovery) + _KEY_BYTES) * rows
     require_memory(held, "the spaces, held to search them,", "read fewer rows with --limit")
     note(f"{x.source}: {len(x)} x {x.dim}, {y.source}: {len(y)} x {y.dim}; preparing the picture")
     explorer = Explorer(discovery, x, y, run=str(arguments.run_folder), most=arguments.rows)

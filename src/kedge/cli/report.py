@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kedge.cli.arguments import add_device, add_limit, add_rows_shown, add_run, add_spaces, add_verb
-from kedge.cli.evaluate import add_gold, read_gold
+from kedge.cli.evaluate import add_gold, described, read_gold
 
 
 def add_parser(verbs: Any) -> None:
@@ -39,7 +39,7 @@ def add_page(parser: argparse.ArgumentParser, *names: str, default: Path | None)
 
 def run(arguments: argparse.Namespace) -> int:
     """Load, compare if there is something to compare with, write."""
-    from kedge.cli.output import print_json, tell_page
+    from kedge.cli.output import note, print_json, tell_page
     from kedge.discovery import load
     from kedge.report import Comparison, require_page_target, write_report
     from kedge.spaces import read_embeddings
@@ -50,9 +50,10 @@ def run(arguments: argparse.Namespace) -> int:
     x, y = (read_embeddings(path, limit=arguments.limit) for path in (arguments.x, arguments.y))
     comparison = None
     if arguments.gold:
-        gold, complete = read_gold(arguments, x, y)
-        evaluation = evaluate(discovery, x, y, gold, complete=complete, device=arguments.device)
-        comparison = Comparison(evaluation, Truth(x, y, gold, complete=complete))
+        gold = read_gold(arguments, x, y)
+        note(f"gold: {described(gold)}")
+        evaluation = evaluate(discovery, x, y, gold.pairs, complete=gold.complete, device=arguments.device)
+        comparison = Comparison(evaluation, Truth(x, y, gold.pairs, complete=gold.complete))
     write_report(arguments.out, discovery, x, y, gold=comparison, run=str(arguments.run_folder), most=arguments.rows)
     if arguments.json:
         print_json({"out": str(arguments.out), "verdict": discovery.health_.verdict})

@@ -14,9 +14,12 @@ def add_parser(verbs: Any) -> None:
         verbs,
         "search",
         run,
-        "Show the nearest rows of Y for keys of X, carried across by the run's map.",
+        "Show the rows of Y that are likeliest the same item as keys of X.",
         """  kedge search RUN x.vec y.vec cat dog
-  kedge search RUN x.vec y.vec cat -k 10 --json""",
+  kedge search RUN x.vec y.vec cat -k 10 --json
+
+They are ranked by the log likelihood ratio of two vectors being one item, the best that the run knows. The figure
+beside a key is a cosine, from -1 to 1: nearly the same order, and easier to read. --json has both.""",
     )
     add_run(parser)
     add_spaces(parser)

@@ -1,4 +1,4 @@
-"""`kedge translate`: carry vectors of X into Y's space."""
+"""`kedge translate`: carry vectors of one space into the other."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from typing import Any
 
 from kedge.cli.arguments import FORMATS, add_limit, add_output, add_run, add_verb
 
+# Mean lengths within this of 1 are unit length.
+_NEARLY = 0.01
+
 
 def add_parser(verbs: Any) -> None:
     """Describe the verb."""
@@ -15,21 +18,42 @@ def add_parser(verbs: Any) -> None:
         verbs,
         "translate",
         run,
-        "Carry vectors of X into Y's space, to search an index of Y with them.",
-        """  kedge translate RUN queries.npy -o queries-in-y.npy""",
+        "Carry vectors of X into Y's space, to search an index of Y with them; or back.",
+        """  kedge translate RUN queries.npy -o queries-in-y.npy
+  kedge translate RUN queries.npy -o queries-in-y.npy --scale raw    for an index of Y by distance
+  kedge translate RUN y-queries.npy -o queries-in-x.npy --back       from Y to X
+
+--scale unit is for an index that compares by cosine, or by inner product over vectors of unit length.
+--scale raw is for an index that compares by distance (L2) over vectors as they are.""",
     )
     add_run(parser)
-    parser.add_argument("file", metavar="FILE", type=Path, help=f"vectors of X: {FORMATS}")
+    parser.add_argument("file", metavar="FILE", type=Path, help=f"vectors of X, with --back of Y: {FORMATS}")
     add_output(parser)
+    parser.add_argument("--back", action="store_true", help="carry vectors of Y into X's space instead")
+    parser.add_argument(
+        "--scale",
+        choices=("unit", "raw"),
+        default="unit",
+        help="length of the vectors: 1, or the mean length of the target's own (unit)",
+    )
     add_limit(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Translate and write."""
+    from kedge.cli.output import note
     from kedge.cli.writing import write_derived
     from kedge.discovery import load
     from kedge.spaces import read_embeddings
 
     discovery = load(arguments.run_folder)
     space = read_embeddings(arguments.file, limit=arguments.limit)
-    return write_derived(arguments, space, discovery.translate(space), "translated vectors")
+    translate = discovery.translate_back if arguments.back else discovery.translate
+    vectors = translate(space, scale=arguments.scale)
+    target, length = ("X", discovery.length_x_) if arguments.back else ("Y", discovery.length_y_)
+    if arguments.scale == "unit" and abs(length - 1) > _NEARLY:
+        note(
+            f"{target}'s own vectors have mean length {length:.4g}: compare by cosine, or use --scale raw for an index "
+            "by distance"
+        )
+    return write_derived(arguments, space, vectors, "translated vectors")

@@ -27,7 +27,7 @@ from kedge.discovery.judgement import ALIGNED, DOUBTFUL, Health
 from kedge.discovery.problem import Problem
 from kedge.discovery.steps import Step
 from kedge.geometry import Moments
-from kedge.matching import Match, Rows, match_csls
+from kedge.matching import Match, Rows, match_csls, processes
 
 _FOLDS = 10
 # This share of the pairs loses its partner at a time, until so many have.
@@ -103,10 +103,12 @@ def measure_confidence(
 def _false_margins(problem: Problem, rows: Tensor, partners: Tensor, journal: Journal) -> tuple[Tensor, int]:
     """Margins (f,) of the pairs that rows enter whose partners were taken away, and how many rows that was done to.
 
-    Of the pairs (p,), some lose their row of Y, and as many others their row of X, so that the bereft find as much
-    company as rows without a counterpart do.
+    Of the pairs (p,), some lose their row of Y, and others their row of X: as many, if as many rows of Y as of X are in
+    no pair, so that the bereft find as much company as rows without a counterpart do.
     """
     per_round = max(1, int(_TAKEN_SHARE * len(rows)))
+    alone_x, alone_y = len(problem.x) - len(rows), len(problem.y) - len(rows)
+    company = round(per_round * min(1.0, alone_y / max(alone_x, 1)))
     rounds = min(5, -(-_TAKEN // per_round))
     journal.tell(Step("confidence", 1, rounds + 1))
     kept = journal.recall("false-pairs", rows.device)
@@ -114,7 +116,7 @@ def _false_margins(problem: Problem, rows: Tensor, partners: Tensor, journal: Jo
     for index in range(done, rounds):
         generator = torch.Generator().manual_seed(index)
         order = torch.randperm(len(rows), generator=generator).to(rows.device)
-        bereft, orphaned, others = order.tensor_split((per_round, 2 * per_round))
+        bereft, orphaned, others = order.tensor_split((per_round, per_round + company))
         left = problem.without_seeds().without(rows[orphaned], partners[bereft])
         place_x, place_y = _places(len(problem.x), rows[orphaned]), _places(len(problem.y), partners[bereft])
         pairs = place_x[rows[others]], place_y[partners[others]]
@@ -171,7 +173,8 @@ def cross_fitted(problem: Problem, rows_x: Tensor, rows_y: Tensor, generator: to
         picked = rows.new_zeros(len(rows), _FOLDS)
         picked[:, index] = 1
         own[inside] = torch.cat([rows @ directions, model.information - other.losses_x(rows), picked], dim=1)
-    return HonestRows(Rows.divided(own, len(problem.x)), y, problem.budget)
+    x = Rows(own, problem.x.bounds, own if processes().alone else None)
+    return HonestRows(x, y, problem.budget)
 
 
 def _with_seeds(match: Match, seeds_x: Tensor, seeds_y: Tensor) -> Match:

@@ -116,7 +116,7 @@ def _to_learn_from(trusted: Problem, confidence: Confidence, pairs: NDArray[np.i
 
 
 def _fit_shared(problem: Problem, rows_x: Tensor, rows_y: Tensor, known: int) -> PairModel:
-    """The pair model of pairs (p,), of which the first `known` are certain; of these alone if that reads them better."""
+    """The pair model of pairs (p,), the first `known` certain; of these alone where that reads them better."""
     if ENOUGH_KNOWN <= known < len(rows_x):
         with_found = _held_out_rank(problem, rows_x, rows_y, known)
         alone = _held_out_rank(problem, rows_x[:known], rows_y[:known], known)

@@ -50,6 +50,9 @@ _PAIRS = {
     "mobilenet": _Files(
         "images/cifar10-mobilenet-v1-1024", "images/cifar10-mobilenet-v2-1280", "MobileNet-v1", "MobileNet-v2"
     ),
+    "texts": _Files("texts/minilm-en", "texts/me5-en", "MiniLM", "multilingual E5"),
+    "texts-fr": _Files("texts/minilm-en", "texts/me5-fr", "MiniLM, English", "multilingual E5, French"),
+    "upgrade": _Files("texts/bge-en", "texts/minilm-en", "BGE", "MiniLM"),
 }
 PAIR_NAMES = tuple(_PAIRS)
 WORD_PAIRS = ("easy", "medium")

@@ -68,7 +68,7 @@ def retrieval_state(
     """
     task = draw_task(pair, random_state)
     began = time.perf_counter()
-    discovery = AnchorDiscovery(random_state=random_state, device=device, on_step=on_step)
+    discovery = AnchorDiscovery(whiten=0, random_state=random_state, device=device, on_step=on_step)
     discovery.fit(task.x, task.y, task.seeds, anchors=task.anchors)
     seconds = time.perf_counter() - began
 
@@ -85,7 +85,7 @@ def retrieval_state(
         }
     }
     if paper_optimiser:
-        by_paper = AnchorDiscovery(method="paper", random_state=random_state, device=device, on_step=on_step)
+        by_paper = AnchorDiscovery(method="paper", whiten=0, random_state=random_state, device=device, on_step=on_step)
         free["Paper's optimiser"] = {
             optimised: load(by_paper.fit(source, target, task.seeds, anchors=task.anchors).free_anchors_)
             for optimised, source, target in (("y", task.x, task.y), ("x", task.y, task.x))

@@ -91,12 +91,14 @@ def stitching_state(
     }
     began = time.perf_counter()
     schedule = None if task.has_counterparts else _ONE_ATTEMPT
-    found = AnchorDiscovery(random_state=random_state, schedule=schedule, device=device, on_step=on_step).fit(*few)
+    found = AnchorDiscovery(whiten=0, random_state=random_state, schedule=schedule, device=device, on_step=on_step).fit(
+        *few
+    )
     seconds = time.perf_counter() - began
     coordinates["Found"] = found
     if paper_optimiser:
         coordinates["Paper's optimiser"] = AnchorDiscovery(
-            method="paper", paper=_PAPER, random_state=random_state, device=device, on_step=on_step
+            method="paper", paper=_PAPER, whiten=0, random_state=random_state, device=device, on_step=on_step
         ).fit(*few)
     return {
         "scores": {name: _scores(task, each, head, random_state) for name, each in coordinates.items()},

@@ -219,6 +219,7 @@ def _commands(run: str, x: str, y: str) -> list[tuple[str, str]]:
         (f"kedge search {run} {x} {y} KEY", "neighbours of X's keys in Y"),
         (f"kedge translate {run} {x} -o x-in-y.npz", "X's vectors in Y's space, to search an index of Y with"),
         (f"kedge project {run} X {x} -o x-relative.npz", "relative coordinates, comparable with those of Y"),
+        (f"kedge project {run} X {x} -o x-shared.npz --coordinates shared", "for the best search, by inner product"),
         (f"kedge explore {run} {x} {y}", "this page live, with any key and other anchors"),
     ]
 

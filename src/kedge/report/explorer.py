@@ -98,8 +98,8 @@ class Explorer:
             chosen = list(dict.fromkeys(line for line in lines if line))
             rows_x, rows_y = x.rows(chosen), y.rows(self._partner_keys(chosen))
             _require_anchors(len(chosen))
-            left = relative(self._discovery.normalise_x(drawn_x), self._discovery.normalise_x(x.vectors[rows_x]))
-            right = relative(self._discovery.normalise_y(drawn_y), self._discovery.normalise_y(y.vectors[rows_y]))
+            left = relative(self._discovery.describe_x(drawn_x), self._discovery.describe_x(x.vectors[rows_x]))
+            right = relative(self._discovery.describe_y(drawn_y), self._discovery.describe_y(y.vectors[rows_y]))
             name = f"relative to {len(chosen)} keys of yours"
         else:
             if kind not in _KINDS:

@@ -3,10 +3,12 @@
 from kedge.spaces.embeddings import Embeddings
 from kedge.spaces.files import read_embeddings, write_embeddings
 from kedge.spaces.labels import read_labels
-from kedge.spaces.pairs import read_key_list, read_pairs, rows_from_key_pairs, write_table
+from kedge.spaces.pairs import Dictionary, read_dictionary, read_key_list, read_pairs, rows_from_key_pairs, write_table
 
 __all__ = [
+    "Dictionary",
     "Embeddings",
+    "read_dictionary",
     "read_embeddings",
     "read_key_list",
     "read_labels",

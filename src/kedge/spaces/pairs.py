@@ -12,6 +12,7 @@ import csv
 import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,14 @@ from kedge.spaces.embeddings import Embeddings
 
 _ESCAPES = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
 _UNESCAPES = {escaped: plain for plain, escaped in _ESCAPES.items()}
+
+
+class Dictionary(NamedTuple):
+    """Pairs (p, 2) as rows of two spaces; how many lines were skipped as X or Y lacks what they name; of how many."""
+
+    pairs: NDArray[np.int64]
+    skipped: int
+    lines: int
 
 
 def read_pairs(path: str | Path, x: Embeddings, y: Embeddings, *, by: str = "key") -> NDArray[np.int64]:
@@ -40,9 +49,21 @@ def read_pairs(path: str | Path, x: Embeddings, y: Embeddings, *, by: str = "key
     InputError
         An unknown key or row, with the line it stands in.
     """
+    return _read(Path(path), x, y, by, skip_unknown=False).pairs
+
+
+def read_dictionary(path: str | Path, x: Embeddings, y: Embeddings, *, by: str = "key") -> Dictionary:
+    """Read pairs as `read_pairs` does, but skip and count the lines that name a key or row which X or Y lacks.
+
+    Dictionaries are made for more words than a space has, or for others; at least one line must be of use.
+    """
+    return _read(Path(path), x, y, by, skip_unknown=True)
+
+
+def _read(path: Path, x: Embeddings, y: Embeddings, by: str, *, skip_unknown: bool) -> Dictionary:
     if by not in ("key", "row"):
         raise InputError(f"by must be 'key' or 'row', got {by!r}")
-    table = read_fields(Path(path))
+    table = read_fields(path)
     if not table:
         raise InputError(f"{path}: holds no pair")
     header = [name.strip().lower() for name in table[0][1]]
@@ -52,19 +73,30 @@ def read_pairs(path: str | Path, x: Embeddings, y: Embeddings, *, by: str = "key
             columns, by = (header.index(names[0]), header.index(names[1])), kind
             table = table[1:]
             break
+    if not table:
+        raise InputError(f"{path}: holds a header and no pair")
     pairs: dict[tuple[int, int], None] = {}
+    skipped = 0
     for line_number, fields in table:
         where = f"{path}, line {line_number}"
         if len(fields) <= max(columns):
             raise InputError(f"{where}: two columns are needed, got {len(fields)}: {fields!r}")
         left, right = (
-            _row(where, space, name, fields[column], by)
+            _row(where, space, name, fields[column], by, may_lack=skip_unknown)
             for space, name, column in ((x, "X", columns[0]), (y, "Y", columns[1]))
         )
-        pairs[left, right] = None
+        if left is None or right is None:
+            skipped += 1
+        else:
+            pairs[left, right] = None
     if not pairs:
-        raise InputError(f"{path}: holds a header and no pair")
-    return np.asarray(list(pairs), dtype=np.int64)
+        line_number, fields = table[0]
+        raise InputError(
+            f"{path}: none of its {len(table)} lines names a {by} of X ({x.source}) and then one of Y ({y.source}); "
+            f"line {line_number} holds {fields[columns[0]]!r} and {fields[columns[1]]!r}: are the columns, and the "
+            "files, in the right order?"
+        )
+    return Dictionary(np.asarray(list(pairs), dtype=np.int64), skipped, len(table))
 
 
 def rows_from_key_pairs(pairs: Iterable[tuple[str, str]], x: Embeddings, y: Embeddings) -> NDArray[np.int64]:
@@ -143,13 +175,17 @@ def unescape(field: str) -> str:
     return "".join(out)
 
 
-def _row(where: str, space: Embeddings, name: str, value: str, by: str) -> int:
+def _row(where: str, space: Embeddings, name: str, value: str, by: str, *, may_lack: bool) -> int | None:
+    """The row a field names; None where the space lacks it and may."""
     if by == "key":
         row = space.row_of.get(value)
-        if row is None:
+        if row is None and not may_lack:
             raise InputError(f"{where}: {name} ({space.source}) has no key {value!r}")
         return row
     value = value.strip()
-    if not (value.isascii() and value.isdigit() and len(value) < 19 and int(value) < len(space)):
-        raise InputError(f"{where}: {value!r} is no row of {name} ({space.source}); rows are 0 to {len(space) - 1}")
-    return int(value)
+    is_number = value.isascii() and value.isdigit()
+    if is_number and len(value) < 19 and int(value) < len(space):
+        return int(value)
+    if is_number and may_lack:
+        return None
+    raise InputError(f"{where}: {value!r} is no row of {name} ({space.source}); rows are 0 to {len(space) - 1}")

@@ -1,20 +1,24 @@
-"""A run against gold pairs: GT / Seed / Found / Snapped, and how many anchors and pairs are right."""
+"""A run against gold pairs: GT / Seed / Found / Snapped / Shared, searching, and how much of it all is right."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import maximum_bipartite_matching
+from torch import Tensor
 
 from kedge.discovery import AnchorDiscovery
 from kedge.discovery.devices import resolve_device
 from kedge.errors import InputError
 from kedge.geometry import relative
 from kedge.spaces import Embeddings
-from kedge.tasks.retrieval import RetrievalScores, retrieval_scores
+from kedge.tasks.retrieval import RetrievalScores, retrieval_scores, shared_scores
+from kedge.tasks.searching import SEARCH_NAMES, SearchScores, score_searching
 
 SCORE_NAMES = {"jaccard": "Jaccard@10", "mrr": "MRR@10", "cosine": "cosine", "p_at_1": "P@1", "foscttm": "FOSCTTM"}
 """What tables call the fields of `RetrievalScores`."""
@@ -22,33 +26,45 @@ SCORE_NAMES = {"jaccard": "Jaccard@10", "mrr": "MRR@10", "cosine": "cosine", "p_
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Retrieval scores for four sets of anchors, and the shares of anchors and pairs that are right.
+    """Retrieval scores for five kinds of coordinates, scores of searching, and the shares of anchors and pairs that are
+    right.
 
-    GT: the true counterparts of the anchors; Seed: the seeds alone (None without seeds); Found: free anchors;
-    Snapped: the rows of Y they were snapped to. `anchors_exact` is over the anchors that are no seeds,
-    `pairs_precision` over the pairs (None where there are none), `pairs_recall` over the rows of X that have a
-    gold partner.
+    GT: the true counterparts of the anchors (None where gold knows of no anchor); Seed: the seeds alone (None without
+    seeds); Found: free anchors; Snapped: the rows of Y they were snapped to; Shared: shared coordinates, which need no
+    anchors. `searching` is by what was searched with, over `gold_used` rows of X: those that have a gold partner and
+    are in no seed. `anchors_exact` is over the anchors that are no seeds, `pairs_precision` over the pairs (None where
+    there are none), `pairs_recall` over the rows of X that have a gold partner.
     """
 
-    gt: RetrievalScores
+    gt: RetrievalScores | None
     seed: RetrievalScores | None
     found: RetrievalScores
     snapped: RetrievalScores
+    shared: RetrievalScores
+    searching: dict[str, SearchScores | None]
+    gold_used: int
     anchors_exact: float | None
     pairs_precision: float | None
     pairs_recall: float
 
     @property
     def rows(self) -> dict[str, RetrievalScores | None]:
-        """The scores by the names that tables give the sets of anchors."""
-        return {"GT": self.gt, "Seed": self.seed, "Found": self.found, "Snapped": self.snapped}
+        """The retrieval scores by the names that tables give them."""
+        return {
+            "GT": self.gt,
+            "Seed": self.seed,
+            "Found": self.found,
+            "Snapped": self.snapped,
+            "Shared": self.shared,
+        }
 
     def table(self) -> list[tuple[str, ...]]:
         """The rows of a table for people: a name, then the scores in the order of `SCORE_NAMES`."""
-        return [
-            (name, *(f"{getattr(scores, field):.3f}" if scores else "-" for field in SCORE_NAMES))
-            for name, scores in self.rows.items()
-        ]
+        return _table(self.rows, SCORE_NAMES)
+
+    def search_table(self) -> list[tuple[str, ...]]:
+        """The same of searching, in the order of `SEARCH_NAMES`."""
+        return _table(self.searching, SEARCH_NAMES)
 
 
 class Truth:
@@ -90,17 +106,19 @@ def evaluate(
     discovery : AnchorDiscovery
         Fitted on `x` and `y`, or on parts of them.
     gold : int array, shape (g, 2)
-        Rows of x and y. A row may have several partners: any of them counts as right for anchors and pairs;
-        the retrieval scores need one partner a row and take the first.
+        Rows of x and y, in any order. A row may have several partners: any of them counts as right for anchors, pairs
+        and searching. The retrieval scores need one partner a row: they are over a one-to-one part of the pairs with as
+        many pairs as there can be.
     complete : bool
         Whether a row of x without a gold partner is known to have none, so that any pair of it is wrong;
         otherwise such pairs are left out of the judgement.
     k : int
-        Neighbours for Jaccard and MRR.
+        Neighbours for Jaccard and MRR of the retrieval scores; searching always looks at ten.
     device : str
         Where to compute: "auto", "cpu", "cuda" or "cuda:N".
     """
     place = resolve_device(device)
+    gold = np.unique(gold, axis=0)
     truth = Truth(x, y, gold, complete=complete)
     hidden = [
         pair for pair, is_seed in zip(discovery.anchor_keys_, discovery.anchor_is_seed_, strict=True) if not is_seed
@@ -109,19 +127,27 @@ def evaluate(
 
     one_to_one = _one_to_one(gold)
     vectors_x, vectors_y = x.vectors[one_to_one[:, 0]], y.vectors[one_to_one[:, 1]]
-    partner = dict(one_to_one.tolist())
+    partner = dict(gold[::-1].tolist()) | dict(one_to_one.tolist())  # an anchor may be outside the one-to-one part
     anchor_rows = x.rows(key for key, _ in discovery.anchor_keys_).tolist()
     in_gold = [position for position, row in enumerate(anchor_rows) if row in partner]
-    if not in_gold:
-        raise InputError("gold: no anchor of the run has a gold partner; are these the files of that run?")
-    true_anchors = discovery.normalise_y(y.vectors[[partner[anchor_rows[position]] for position in in_gold]])
+    true_anchors = [partner[anchor_rows[position]] for position in in_gold]
 
-    def score(source: NDArray[np.float32], target: NDArray[np.float32]) -> RetrievalScores:
-        return retrieval_scores(torch.from_numpy(source).to(place), torch.from_numpy(target).to(place), k)
+    def score(
+        source: NDArray[np.float32],
+        target: NDArray[np.float32],
+        scores: Callable[[Tensor, Tensor, int], RetrievalScores] = retrieval_scores,
+    ) -> RetrievalScores:
+        return scores(torch.from_numpy(source).to(place), torch.from_numpy(target).to(place), k)
 
     relative_x = discovery.transform_x(vectors_x)
+    searching = score_searching(discovery, x, y, gold, place)
     return Evaluation(
-        gt=score(relative_x[:, in_gold], relative(discovery.normalise_y(vectors_y), true_anchors)),
+        gt=score(
+            relative_x[:, in_gold],
+            relative(discovery.describe_y(vectors_y), discovery.describe_y(y.vectors[true_anchors])),
+        )
+        if in_gold
+        else None,
         seed=score(
             discovery.transform_x(vectors_x, anchors="seeds"),
             discovery.transform_y(vectors_y, anchors="seeds"),
@@ -130,6 +156,9 @@ def evaluate(
         else None,
         found=score(relative_x, discovery.transform_y(vectors_y)),
         snapped=score(relative_x, discovery.transform_y(vectors_y, anchors="snapped")),
+        shared=score(discovery.shared_x(vectors_x), discovery.shared_y(vectors_y), shared_scores),
+        searching=searching.scores,
+        gold_used=searching.queries,
         anchors_exact=truth.share_right(hidden),
         pairs_precision=truth.share_right(discovery.pair_keys_),
         pairs_recall=len({key for key, _ in found_right}) / len(truth.known),
@@ -156,13 +185,18 @@ def _keys(space: Embeddings, rows: NDArray[np.int64]) -> list[str]:
 
 
 def _one_to_one(gold: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The first pair of every row on either side."""
-    seen_x: set[int] = set()
-    seen_y: set[int] = set()
-    kept = []
-    for left, right in gold.tolist():
-        if left not in seen_x and right not in seen_y:
-            seen_x.add(left)
-            seen_y.add(right)
-            kept.append((left, right))
-    return np.asarray(kept, dtype=np.int64).reshape(-1, 2)
+    """The most pairs (o, 2) of sorted, distinct ones (g, 2) that leave every row on either side one partner at most."""
+    rows_x, left = np.unique(gold[:, 0], return_inverse=True)
+    rows_y, right = np.unique(gold[:, 1], return_inverse=True)
+    graph = csr_array((np.ones(len(gold), dtype=bool), (left, right)), shape=(len(rows_x), len(rows_y)))
+    chosen = maximum_bipartite_matching(graph, perm_type="column")
+    return np.stack([rows_x[chosen >= 0], rows_y[chosen[chosen >= 0]]], axis=1)
+
+
+def _table(
+    rows: Mapping[str, RetrievalScores | None] | Mapping[str, SearchScores | None], names: Mapping[str, str]
+) -> list[tuple[str, ...]]:
+    return [
+        (name, *(f"{getattr(scores, field):.3f}" if scores else "-" for field in names))
+        for name, scores in rows.items()
+    ]

@@ -35,17 +35,41 @@ class RetrievalScores:
 
 def retrieval_scores(source: Tensor, target: Tensor, k: int = 10, *, budget: int = DEFAULT_BUDGET) -> RetrievalScores:
     """Score coordinates source (n, a) against target (n, a), row i of one being row i of the other."""
+    _check(source, target, k)
+    source, target = unit(source), unit(target)
+    return _scores(source, target, source, (source * target).sum(dim=1), k, budget)
+
+
+def shared_scores(source: Tensor, target: Tensor, k: int = 10, *, budget: int = DEFAULT_BUDGET) -> RetrievalScores:
+    """Score shared coordinates source (n, c + 2) against target (n, c + 2), which are compared by inner product.
+
+    Within the source, and of a row with itself across the spaces, cosines are of the first c columns: the last two hold
+    what a row loses or gains whatever it is compared with.
+    """
+    _check(source, target, k)
+    if source.shape[1] < 3:
+        raise InputError(f"shared coordinates have at least 3 columns, got {source.shape[1]}")
+    within = unit(source[:, :-2])
+    return _scores(source, target, within, (within * unit(target[:, :-2])).sum(dim=1), k, budget)
+
+
+def _check(source: Tensor, target: Tensor, k: int) -> None:
     if source.shape != target.shape or source.ndim != 2 or len(source) == 0:
         raise InputError(
             f"source and target must be matrices of one shape, got {tuple(source.shape)} and {tuple(target.shape)}"
         )
     if k < 1:
         raise InputError(f"k must be at least 1, got {k}")
-    source, target = unit(source), unit(target)
+
+
+def _scores(source: Tensor, target: Tensor, within: Tensor, cosine: Tensor, k: int, budget: int) -> RetrievalScores:
+    """Scores by inner product of source and target (n, a), and by that of `within` (n, b) among the rows of the source;
+    `cosine` (n,) of each row with itself is given.
+    """
     n, k = len(source), min(k, len(source))
     own = (source * target).sum(dim=1)
     with using_precision("float32"):  # as the blocks below are
-        _, near_source = top_k(source, source, k, budget=budget)
+        _, near_source = top_k(within, within, k, budget=budget)
     near_target = torch.empty_like(near_source)
     row_rivals = torch.zeros((), dtype=torch.int64, device=source.device)
     column_rivals = torch.zeros_like(row_rivals)
@@ -59,7 +83,7 @@ def retrieval_scores(source: Tensor, target: Tensor, k: int = 10, *, budget: int
     foscttm = float(row_rivals + column_rivals) / (2 * n * max(n - 1, 1))
     neighbours = neighbour_scores(near_source, near_target)
     return RetrievalScores(
-        neighbours.jaccard, neighbours.mrr, float(own.mean(dtype=torch.float64)), neighbours.p_at_1, foscttm
+        neighbours.jaccard, neighbours.mrr, float(cosine.mean(dtype=torch.float64)), neighbours.p_at_1, foscttm
     )
 
 

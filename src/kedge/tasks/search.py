@@ -2,33 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from kedge.discovery import AnchorDiscovery
 from kedge.errors import InputError
 from kedge.matching import top_k
 from kedge.spaces import Embeddings
 
+# Rows that are changed at once: temporaries are never as large as a space.
+_ROWS = 65_536
+# The last shared coordinates carry what a row loses whatever it is compared with; the others have a direction.
+_PER_ROW = 2
+
 
 class Neighbour(NamedTuple):
-    """A key of Y and its cosine similarity to the translated query."""
+    """A key of Y, and how it compares with the query.
+
+    `similarity`, from -1 to 1, is the cosine of the two in weighted canonical coordinates; `log_likelihood_ratio`, in
+    nats, says how much likelier the two are one item than two, and is what neighbours are ranked by.
+    """
 
     key: str
     similarity: float
+    log_likelihood_ratio: float
+
+
+class Ranked(NamedTuple):
+    """Of q queries, the nearest rows (q, k), their cosines (q, k) and log likelihood ratios (q, k); likeliest first."""
+
+    rows: Tensor
+    similarity: Tensor
+    log_likelihood_ratio: Tensor
 
 
 def search(
     discovery: AnchorDiscovery, x: Embeddings, y: Embeddings, keys: Sequence[str], k: int = 5
 ) -> dict[str, list[Neighbour]]:
-    """The k rows of Y nearest to each key of X, carried across by the map; nearest first."""
+    """The k rows of Y that are likeliest one item with each key of X, likeliest first.
+
+    They are ranked by the inner product of shared coordinates, the log likelihood ratio of a pair. Their `similarity`
+    is a cosine, which is easier to read and nearly the same order.
+    """
     if k < 1:
         raise InputError(f"k must be at least 1, got {k}")
-    queries = torch.from_numpy(discovery.map_x(x.take(x.rows(keys))))
-    values, rows = top_k(queries, torch.from_numpy(discovery.normalise_y(y)), k)
+    queries = torch.from_numpy(discovery.shared_x(x.take(x.rows(keys))))
+    found = rank(queries, in_blocks(discovery.shared_y, y.vectors, queries.shape[1]), k)
     return {
-        key: [Neighbour(y.keys[row], similarity) for row, similarity in zip(near, similar, strict=True)]
-        for key, near, similar in zip(keys, rows.tolist(), values.tolist(), strict=True)
+        key: [Neighbour(y.keys[row], *figures) for row, *figures in zip(*near, strict=True)]
+        for key, *near in zip(keys, *(part.tolist() for part in found), strict=True)
     }
+
+
+def rank(queries: Tensor, targets: Tensor, k: int) -> Ranked:
+    """The k targets (m, c) that are likeliest one item with each query (q, c), both in shared coordinates."""
+    ratios, rows = top_k(queries, targets, k)
+    left, right = queries[:, :-_PER_ROW], targets[:, :-_PER_ROW]
+    tiny = torch.finfo(queries.dtype).tiny
+    length = left.norm(dim=1)
+    cosines = torch.empty_like(ratios)
+    for place in range(rows.shape[1]):  # one neighbour of all queries at a time, which is little
+        near = right[rows[:, place]]
+        cosines[:, place] = (left * near).sum(dim=1) / (length * near.norm(dim=1)).clamp_min(tiny)
+    return Ranked(rows, cosines.clamp_(-1, 1), ratios)
+
+
+def in_blocks(
+    change: Callable[[NDArray[np.float32]], NDArray[np.float32]], vectors: NDArray[np.float32], dim: int
+) -> Tensor:
+    """What becomes of vectors (n, d), as (n, dim), with temporaries for some rows at a time."""
+    changed = torch.empty(len(vectors), dim)
+    for begin in range(0, len(vectors), _ROWS):
+        block = change(vectors[begin : begin + _ROWS])
+        changed[begin : begin + len(block)] = torch.from_numpy(block)
+    return changed

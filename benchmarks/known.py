@@ -1,0 +1,87 @@
+"""Many known pairs: what discovery adds to maps that are fitted to the known pairs alone, and never takes away.
+
+    python benchmarks/known.py --data DIR --device cuda
+
+An index of the old model (Y) and vectors of the new one (X) have k known pairs and nothing else in common: 2,000 rows
+of X are not in Y, 2,000 of Y not in X. Then 1,000 new vectors that X had not, but whose own rows are in the index, are
+carried across and searched by plain cosine over Y's vectors: share that find their own row first, and overlap of the ten
+nearest with those of the own row's vector. Ridge is the best of three strengths, in hindsight.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import numpy as np
+import torch
+
+from kedge import AnchorDiscovery, Embeddings
+from kedge.discovery.devices import normalise_rows
+from kedge.experiments.pairs_of_spaces import PAIR_NAMES, load_pair
+from kedge.geometry import centre_of, denormalise, moments_of, nearest_rotation, ridge, unit
+from setting import add_data_option, describe_machine
+
+APART, QUERIES, NEIGHBOURS = 2000, 1000, 10
+RIDGES = (0.01, 0.1, 1.0)
+
+
+def main() -> None:
+    """One row a pair of encoders and number of known pairs."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_data_option(parser)
+    parser.add_argument("--pairs", nargs="+", choices=PAIR_NAMES, default=["texts", "medium", "vit"])
+    parser.add_argument("--known", nargs="+", type=int, default=[15, 100, 1000, 4000])
+    parser.add_argument("--random-state", type=int, default=0)
+    parser.add_argument("--device", default="auto")
+    arguments = parser.parse_args()
+    columns = ("pair", "known", "kedge", "Procrustes", "ridge", "least squares", "kedge's map", "verdict", "seconds")
+    print(f"{describe_machine(arguments.device)}: own row first / overlap@10\n")
+    print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}", flush=True)
+    for name in arguments.pairs:
+        pair = load_pair(arguments.data, name)
+        for known in arguments.known:
+            if known + 2 * APART + QUERIES <= len(pair.x):
+                print(f"| {' | '.join(row(arguments, pair.x, pair.y, name, known))} |", flush=True)
+
+
+def row(arguments: argparse.Namespace, x: Embeddings, y: Embeddings, name: str, known: int) -> list[str]:
+    """The cells for one number of known pairs."""
+    order = np.random.default_rng(arguments.random_state).permutation(len(x))
+    both, only_x, only_y, asked = np.split(order[: known + 2 * APART + QUERIES], np.cumsum([known, APART, APART]))
+    space_x, space_y = x.take(np.concatenate([both, only_x])), y.take(np.concatenate([both, only_y, asked]))
+    seeds = np.stack([np.arange(known)] * 2, axis=1)
+    began = time.perf_counter()
+    found = AnchorDiscovery(device=arguments.device, random_state=arguments.random_state).fit(space_x, space_y, seeds)
+    seconds = time.perf_counter() - began
+    queries, index = x.vectors[asked], unit(torch.from_numpy(space_y.vectors.copy()))
+    own = torch.arange(known + APART, len(space_y))
+    centre_x, centre_y = (centre_of(torch.from_numpy(space.vectors.copy())) for space in (space_x, space_y))
+    pairs_x, pairs_y = (
+        torch.from_numpy(normalise_rows(space.vectors[:known], centre.numpy()))
+        for space, centre in ((space_x, centre_x), (space_y, centre_y))
+    )
+    moments = moments_of(pairs_x, pairs_y)
+    rows = torch.from_numpy(normalise_rows(queries, centre_x.numpy()))
+
+    def carried(matrix: torch.Tensor) -> tuple[float, float]:
+        return scores(denormalise(unit(rows @ matrix.float()), centre_y), index, own)
+
+    cells = [scores(torch.from_numpy(found.translate(queries)), index, own), carried(nearest_rotation(moments.cross))]
+    cells.append(max(carried(ridge(moments.source, moments.cross, strength)) for strength in RIDGES))
+    cells.append(carried(ridge(moments.source, moments.cross)))
+    shown = [f"{first:.3f} / {overlap:.3f}" for first, overlap in cells]
+    kind = str(found.map_scores_["map"]["kind"])
+    return [name, str(known), *shown, kind, found.health_.verdict, f"{seconds:.1f}"]
+
+
+def scores(queries: torch.Tensor, index: torch.Tensor, own: torch.Tensor) -> tuple[float, float]:
+    """Share of unit queries (q, d) that find their own row (q,) of an index (m, d) first, and overlap of neighbours."""
+    nearest = (queries @ index.T).topk(NEIGHBOURS, dim=1).indices
+    expected = (index[own] @ index.T).topk(NEIGHBOURS, dim=1).indices
+    shared = (nearest[:, :, None] == expected[:, None, :]).any(dim=2).double().mean()
+    return float((nearest[:, 0] == own).double().mean()), float(shared)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""How much of a found alignment each way of reading it recovers: rows of X whose partner is right.
+
+    python benchmarks/reading.py --data DIR --device cuda
+    python benchmarks/reading.py --data DIR --pairs vit texts --seeds 0
+
+`kedge` is the whole of `AnchorDiscovery`: rows right, precision and recall of the pairs it lists, MRR@10 of Found
+(relative coordinates, whitened where the run is) and Shared. The other columns start from the pairs it lists and
+alternate four times between a reading and its mutual pairs under CSLS: the refined rotation and cosine that kedge read by
+before; VecMap's whitening, re-weighting and de-whitening (Artetxe, Labaka and Agirre 2018); and the pair model. The last
+one is what the pair model reaches on rows whose pairs it has not seen when given all true pairs of the others (five
+folds).
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kedge import AnchorDiscovery
+from kedge.discovery.alignment import fit_map, fit_model, read_rows
+from kedge.discovery.devices import resolve_device
+from kedge.discovery.problem import Problem
+from kedge.experiments.pairs_of_spaces import PAIR_NAMES, draw_task, load_pair
+from kedge.geometry import unit
+from kedge.matching import DEFAULT_BUDGET, Match, Rows, match_csls
+from kedge.tasks import evaluate, gold_by_key
+from setting import add_data_option, describe_machine
+
+ROUNDS = 4
+FOLDS = 5
+Coordinates = Callable[[Problem, Tensor, Tensor], tuple[Tensor | Rows, Tensor | Rows]]
+
+
+def main() -> None:
+    """One row a pair of spaces and number of seeds."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_data_option(parser)
+    default = ["easy", "medium", "glove", "vit", "mobilenet", "texts", "texts-fr"]
+    parser.add_argument("--pairs", nargs="+", choices=PAIR_NAMES, default=default)
+    parser.add_argument("--seeds", nargs="+", type=int, default=[15, 0])
+    parser.add_argument("--random-states", nargs="+", type=int, default=[0])
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--whole-only", action="store_true", help="only the discoveries, not the other readings")
+    arguments = parser.parse_args()
+    columns = ("pair", "seeds", "state", "verdict", "whitened", "kedge", "precision", "recall")
+    columns += ("Found MRR", "Shared MRR", "seconds")
+    columns += () if arguments.whole_only else (*READINGS, "5 folds of all true pairs")
+    print(f"{describe_machine(arguments.device)}\n\n| {' | '.join(columns)} |\n|{'---|' * len(columns)}", flush=True)
+    for name in arguments.pairs:
+        for seeds in arguments.seeds:
+            for state in arguments.random_states:
+                cells = run(arguments, name, seeds, state)
+                print(f"| {' | '.join([name, str(seeds), str(state), *cells])} |", flush=True)
+
+
+def run(arguments: argparse.Namespace, name: str, seeds: int, state: int) -> list[str]:
+    """The cells of one row."""
+    task = draw_task(load_pair(arguments.data, name), state, seeds)
+    gold = gold_by_key(task.x, task.y)
+    began = time.perf_counter()
+    found = AnchorDiscovery(device=arguments.device, random_state=state).fit(task.x, task.y, task.seeds, task.anchors)
+    seconds = time.perf_counter() - began
+    result = evaluate(found, task.x, task.y, gold, complete=True, device=arguments.device)
+    truth = gold[np.argsort(gold[:, 0]), 1]
+    right = float((found.match_ == truth).mean())
+    cells = [found.health_.verdict, f"{found.whitening_:g}", f"{right:.3f}", f"{result.pairs_precision or 0:.3f}"]
+    cells += [f"{result.pairs_recall:.3f}", f"{result.found.mrr:.3f}", f"{result.shared.mrr:.3f}", f"{seconds:.1f}"]
+    if arguments.whole_only:
+        return cells
+    device = resolve_device(arguments.device)
+    normalised = found.normalise_x(task.x), found.normalise_y(task.y)
+    x, y = (Rows.shared(torch.from_numpy(rows).to(device)) for rows in normalised)
+    none = torch.empty(0, dtype=torch.int64, device=device)
+    problem = Problem(x, y, none, none, DEFAULT_BUDGET)
+    start = tuple(torch.from_numpy(side.copy()).to(device) for side in found.pairs_.T)
+    partners = torch.from_numpy(truth).to(device)
+    for reading in READINGS.values():
+        pairs = start
+        for _ in range(ROUNDS):
+            match = match_csls(*reading(problem, *pairs))
+            pairs = match.pairs()
+        cells.append(f"{share_right(match, partners):.3f}")
+    cells.append(f"{ceiling(problem, partners):.3f}")
+    return cells
+
+
+def share_right(match: Match, partners: Tensor) -> float:
+    """Share of the rows whose partner (n,) the match finds."""
+    return float((match.partner == partners).float().mean())
+
+
+def by_map(problem: Problem, rows_x: Tensor, rows_y: Tensor) -> tuple[Tensor | Rows, Tensor | Rows]:
+    """Rows of X sent to Y by the refined rotation, to compare by cosine."""
+    linear = fit_map(problem, rows_x, rows_y)
+    return problem.x.sent(lambda rows: unit(rows @ linear)), problem.y
+
+
+def by_vecmap(problem: Problem, rows_x: Tensor, rows_y: Tensor) -> tuple[Tensor | Rows, Tensor | Rows]:
+    """Both whitened on the pairs, turned, re-weighted by the root of the singular values, and de-whitened."""
+    x, y = problem.x.own.double(), problem.y.own.double()
+    (white_x, back_x), (white_y, back_y) = (_whitening(rows[pairs]) for rows, pairs in ((x, rows_x), (y, rows_y)))
+    left, values, right = torch.linalg.svd((x[rows_x] @ white_x).T @ (y[rows_y] @ white_y), full_matrices=False)
+    weights = values.sqrt()
+    coordinates_x = (x @ white_x @ left * weights) @ (left.T @ back_x @ left)
+    coordinates_y = (y @ white_y @ right.T * weights) @ (right @ back_y @ right.T)
+    return unit(coordinates_x.float()), unit(coordinates_y.float())
+
+
+def _whitening(rows: Tensor) -> tuple[Tensor, Tensor]:
+    values, axes = torch.linalg.eigh(rows.T @ rows)
+    roots = values.clamp_min(1e-9 * float(values[-1])).sqrt()
+    return (axes / roots) @ axes.T, (axes * roots) @ axes.T
+
+
+def by_pair_model(problem: Problem, rows_x: Tensor, rows_y: Tensor) -> tuple[Tensor | Rows, Tensor | Rows]:
+    """Shared coordinates."""
+    return read_rows(problem, fit_model(problem, rows_x, rows_y))
+
+
+READINGS: dict[str, Coordinates] = {"map and cosine": by_map, "VecMap": by_vecmap, "pair model": by_pair_model}
+
+
+def ceiling(problem: Problem, partners: Tensor) -> float:
+    """Share of rows right under pair models fitted to all true pairs of the other folds."""
+    fold = torch.arange(len(partners), device=partners.device) % FOLDS
+    rows = torch.arange(len(partners), device=partners.device)
+    right = 0
+    for index in range(FOLDS):
+        others = fold != index
+        match = match_csls(*by_pair_model(problem, rows[others], partners[others]))
+        right += int((match.partner[~others] == partners[~others]).sum())
+    return right / len(partners)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""How well searching works: partners that nobody gave, looked for among all rows of the other space."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from kedge.discovery import AnchorDiscovery
+from kedge.discovery.devices import normalise_rows
+from kedge.discovery.maps import NEIGHBOURS
+from kedge.geometry import denormalise, moments_of, nearest_rotation, ridge, unit
+from kedge.matching import DEFAULT_BUDGET, top_k, using_precision
+from kedge.spaces import Embeddings, rows_from_key_pairs
+
+SEARCH_NAMES = {"p_at_1": "P@1", "p_at_10": "P@10", "mrr": "MRR@10", "overlap": "overlap@10"}
+"""What tables call the fields of `SearchScores`."""
+
+SEARCHES = ("Shared", "Map", "Procrustes", "Ridge")
+"""What is searched with: shared coordinates, `translate`, and two maps fitted to the seeds alone."""
+
+_PENALTY = 0.1  # of the ridge that stands for what the seeds alone give
+_ROWS = 65_536  # of a space that travel at once
+
+
+@dataclass(frozen=True)
+class SearchScores:
+    """Means over queries, each of which looks for its ten nearest rows of Y.
+
+    `p_at_1` and `p_at_10`: how often a partner of the query is the nearest, or among the ten; `mrr`: reciprocal rank of
+    its best partner, 0 beyond the ten; `overlap`: the share of the ten that are also among the ten rows nearest to that
+    partner within Y, itself included.
+    """
+
+    p_at_1: float
+    p_at_10: float
+    mrr: float
+    overlap: float
+
+
+class Searching(NamedTuple):
+    """Scores by what was searched with, one of `SEARCHES` (None: there was nothing to search with or for), and the
+    number of queries.
+    """
+
+    scores: dict[str, SearchScores | None]
+    queries: int
+
+
+def score_searching(
+    discovery: AnchorDiscovery, x: Embeddings, y: Embeddings, gold: NDArray[np.int64], device: torch.device
+) -> Searching:
+    """Search all rows of y for the partners of the rows of x in `gold` (g, 2) that are no rows of seeds.
+
+    Shared coordinates are compared by inner product; maps carry a query into Y, whose vectors as they are it is
+    compared with by cosine. The two maps of the seeds alone are None without seeds; suspect seeds count for them.
+    """
+    seeds = rows_from_key_pairs(discovery.seed_keys_, x, y)
+    asked = np.unique(gold[~np.isin(gold[:, 0], seeds[:, 0])], axis=0)
+    scores: dict[str, SearchScores | None] = dict.fromkeys(SEARCHES)
+    if not len(asked):
+        return Searching(scores, 0)
+    query_rows, query = np.unique(asked[:, 0], return_inverse=True)
+    vectors = x.vectors[query_rows]
+    partners = torch.from_numpy(np.stack([query, asked[:, 1]], axis=1)).to(device)
+
+    index = _loaded(lambda rows: normalise_rows(rows, None), y.vectors, device)
+    nearest = _ten_nearest(index[partners[:, 1]], index)
+    scores["Map"] = search_scores(_loaded(discovery.translate, vectors, device), index, partners, nearest)
+    if len(seeds):
+        maps = _maps_of_seeds(discovery, x, y, seeds, device)
+        normalised = _loaded(discovery.normalise_x, vectors, device)
+        centre = None if discovery.centre_y_ is None else torch.from_numpy(discovery.centre_y_).to(device)
+        for name, matrix in maps.items():
+            queries = denormalise(unit(normalised @ matrix), centre)
+            scores[name] = search_scores(queries, index, partners, nearest)
+    index = _loaded(discovery.shared_y, y.vectors, device)
+    scores["Shared"] = search_scores(_loaded(discovery.shared_x, vectors, device), index, partners, nearest)
+    return Searching(scores, len(query_rows))
+
+
+def search_scores(
+    queries: Tensor, index: Tensor, partners: Tensor, nearest: Tensor, *, budget: int = DEFAULT_BUDGET
+) -> SearchScores:
+    """Score a search of an index (m, d) with queries (q, d), by inner product.
+
+    Parameters
+    ----------
+    partners : int Tensor, shape (p, 2)
+        Numbers of queries, and of rows of the index that are right for them; at least one for each query, of which the
+        one that ranks best counts.
+    nearest : int Tensor, shape (p, k)
+        What each of these partners would find itself.
+    """
+    found = _ten_nearest(queries, index, budget=budget)
+    count = found.shape[1]
+    query, row = partners.T
+    hit = found[query] == row[:, None]
+    place = torch.where(hit.any(dim=1), hit.int().argmax(dim=1), count)
+    similarity = (queries[query] * index[row]).sum(dim=1)  # tells apart those that were not found
+    order = np.lexsort([key.cpu().numpy() for key in (-similarity, place, query)])
+    _, first = np.unique(query.cpu().numpy()[order], return_index=True)
+    best = torch.from_numpy(order[first]).to(found.device)
+    rank = place[best].double() + 1
+    shared = (found[:, :, None] == nearest[best][:, None, :]).any(dim=2)
+    return SearchScores(
+        p_at_1=float((rank == 1).double().mean()),
+        p_at_10=float((rank <= count).double().mean()),
+        mrr=float(torch.where(rank <= count, 1 / rank, 0).mean()),
+        overlap=float(shared.double().mean()),
+    )
+
+
+def _maps_of_seeds(
+    discovery: AnchorDiscovery, x: Embeddings, y: Embeddings, seeds: NDArray[np.int64], device: torch.device
+) -> dict[str, Tensor]:
+    """Maps (dx, dy) between the normalised spaces: what one would do with the seeds (s, 2) and nothing else."""
+    source = _loaded(discovery.normalise_x, x.vectors[seeds[:, 0]], device)
+    target = _loaded(discovery.normalise_y, y.vectors[seeds[:, 1]], device)
+    moments = moments_of(source.double(), target.double())
+    maps = nearest_rotation(moments.cross), ridge(moments.source, moments.cross, _PENALTY)
+    return {name: matrix.float() for name, matrix in zip(("Procrustes", "Ridge"), maps, strict=True)}
+
+
+def _ten_nearest(queries: Tensor, index: Tensor, *, budget: int = DEFAULT_BUDGET) -> Tensor:
+    """Rows (q, 10) of an index (m, d) of greatest inner product with each query (q, d), best first."""
+    with using_precision("float32"):
+        return top_k(queries, index, NEIGHBOURS, budget=budget)[1]
+
+
+def _loaded(
+    read: Callable[[NDArray[np.float32]], NDArray[np.float32]], vectors: NDArray[np.float32], device: torch.device
+) -> Tensor:
+    """What `read` makes of vectors (n, d), some at a time, on a device."""
+    starts = range(0, len(vectors), _ROWS)
+    return torch.cat([torch.from_numpy(read(vectors[begin : begin + _ROWS])).to(device) for begin in starts])
