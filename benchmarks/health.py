@@ -4,7 +4,7 @@
     python benchmarks/health.py --data DIR --pairs easy --states 1    a few; many minutes on two cores
 
 4,000 rows of each space; pairs of spaces x seeds x noise on Y x overlap x random states, besides spaces that have
-nothing to do with each other (word vectors and images) and seeds that are all wrong. A run is a *success* if its Found
+nothing to do with each other (word vectors and images) and seeds that are all wrong. A run is a *success* if its Shared
 MRR@10 is at least 90 % of what the same method reaches with 300 true pairs as seeds, and at least 30 % of the rows
 that have a counterpart find it.
 """
@@ -24,9 +24,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from kedge import AnchorDiscovery, retrieval_scores
+from kedge import AnchorDiscovery
 from kedge.experiments.pairs_of_spaces import load_pair
 from kedge.tasks import calibration_error, reliability
+from kedge.tasks.retrieval import shared_scores
 from setting import add_data_option
 
 ROWS = 4000
@@ -133,8 +134,8 @@ def run(data: Path, case: Case, device: str) -> dict[str, object]:
     anchors_right = (truth[discovery.anchors_x_] == discovery.anchors_y_)[hidden]
     mrr = 0.0
     if len(known):
-        relative = discovery.transform_x(x[known]), discovery.transform_y(y[truth[known]])
-        mrr = retrieval_scores(*map(torch.from_numpy, relative)).mrr
+        read = discovery.shared_x(x[known]), discovery.shared_y(y[truth[known]])
+        mrr = shared_scores(*map(torch.from_numpy, read)).mrr
     return {
         "score": discovery.health_.score,
         "verdict": discovery.health_.verdict,

@@ -4,8 +4,8 @@
 
 An index of the old model (Y) and vectors of the new one (X) have k known pairs and nothing else in common: 2,000 rows
 of X are not in Y, 2,000 of Y not in X. Then 1,000 new vectors that X had not, but whose own rows are in the index, are
-carried across and searched by plain cosine over Y's vectors: share that find their own row first, and overlap of the ten
-nearest with those of the own row's vector. Ridge is the best of three strengths, in hindsight.
+carried across and searched by plain cosine over Y's vectors: share that find their own row first, and overlap of the
+ten nearest with those of the own row's vector. Ridge is the best of three strengths, in hindsight.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@
 
 `kedge` is the whole of `AnchorDiscovery`: rows right, precision and recall of the pairs it lists, MRR@10 of Found
 (relative coordinates, whitened where the run is) and Shared. The other columns start from the pairs it lists and
-alternate four times between a reading and its mutual pairs under CSLS: the refined rotation and cosine that kedge read by
-before; VecMap's whitening, re-weighting and de-whitening (Artetxe, Labaka and Agirre 2018); and the pair model. The last
-one is what the pair model reaches on rows whose pairs it has not seen when given all true pairs of the others (five
+alternate four times between a reading and its mutual pairs under CSLS: the refined rotation and cosine that kedge read
+by before; VecMap's whitening, re-weighting and de-whitening (Artetxe, Labaka and Agirre 2018); and the pair model. The
+last one is what the pair model reaches on rows whose pairs it has not seen when given all true pairs of the others (five
 folds).
 """
 

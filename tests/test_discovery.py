@@ -13,7 +13,7 @@ from kedge.discovery.fingerprints import fingerprints, similarity_profiles
 from kedge.discovery.journal import Journal
 from kedge.discovery.schedule import schedules_for
 from kedge.errors import NotFittedError
-from kedge.geometry import centre_of, normalise, unit
+from kedge.geometry import centre_of, normalise
 from kedge.tasks import evaluate, gold_by_key, search
 
 
@@ -124,7 +124,11 @@ def test_what_is_tried_follows_the_number_of_seeds():
     assert schedules_for(1)[0].anneal_rounds < schedules_for(0)[0].anneal_rounds
     assert Schedule().describe(15) == "from 15 seeds, 20 rounds"
     assert schedules_for(1)[1].describe(1) == "from fingerprints and 1 seed, 100 rounds"
-    assert schedules_for(0)[1].describe(0) == "from fingerprints, 60 rounds"
+    assert schedules_for(0)[1].describe(0) == "from fingerprints, 100 rounds, whitened"
+    assert schedules_for(0)[2].describe(0) == "from fingerprints, 60 rounds"
+    assert Schedule(anneal_rounds=0).describe(500) == "from 500 seeds, no annealing"
+    assert {schedule.whitening for schedule in schedules_for(15)} == {0, 0.5}
+    assert {schedule.whitening for schedule in schedules_for(15, 0.3)} == {0.3}
 
 
 def test_no_seed_at_all_is_enough_for_spaces_much_alike(words):
@@ -332,6 +336,8 @@ def test_schedules_that_cannot_be_are_refused():
         Schedule(finish_rounds=0)
     with pytest.raises(InputError, match="epsilon_start >= epsilon_end"):
         Schedule(epsilon_end=0.5)
+    with pytest.raises(InputError, match="whitening must be between 0 and 1"):
+        Schedule(whitening=2)
 
 
 def test_keys_and_rows_in_other_clothes(words, word_seeds, fitted):
@@ -356,10 +362,10 @@ def test_loading_normalises_block_by_block(monkeypatch, words):
     monkeypatch.setattr(devices, "_ROWS", 700)
     monkeypatch.setattr(rows, "_ROWS", 700)
     vectors = torch.from_numpy(words[1].vectors.copy())
-    loaded, centre, spread = devices.load_normalised(words[1].vectors, torch.device("cpu"), centre=True)
+    loaded, centre, length = devices.load_normalised(words[1].vectors, torch.device("cpu"), centre=True)
     torch.testing.assert_close(centre, centre_of(vectors))
     torch.testing.assert_close(loaded.own, normalise(vectors, centre))
-    torch.testing.assert_close(spread, float((unit(vectors) - centre).norm(dim=1).mean()))
+    assert length == pytest.approx(float(vectors.norm(dim=1).mean()))
 
 
 def test_anchors_do_not_take_the_rows_of_seeds(words, word_seeds):

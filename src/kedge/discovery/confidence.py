@@ -31,8 +31,8 @@ from kedge.matching import Match, Rows, match_csls, processes
 
 _FOLDS = 10
 # This share of the pairs loses its partner at a time, until so many have.
-_TAKEN_SHARE = 0.2
-_TAKEN = 2000
+_TAKEN_SHARE = 0.15
+_TAKEN = 1500
 _BINS = 20
 # Rounds in which rows that lost their partners come to believe in others.
 _BELIEVING = 2
@@ -161,18 +161,22 @@ def cross_fitted(problem: Problem, rows_x: Tensor, rows_y: Tensor, generator: to
     models = [
         model.refitted(problem.spectrum_x, problem.spectrum_y, (of_all - left_out).cross) for left_out in of_folds
     ]
-    # A row of Y loses something else under each model: a row of X picks what it does under its own by a 1 among zeros.
-    y = problem.y.sent(
-        lambda rows: torch.cat([model.shared_y(rows)[:, :-1], *(-other.losses_y(rows) for other in models)], dim=1)
-    )
+    white = problem.spectrum_y.whitening(model.ridge)
+
+    def read_y(rows: Tensor) -> Tensor:
+        # A row loses something else under each model: a row of X picks what it does under its own by a 1 among zeros.
+        losses = [-other.losses_y(rows) for other in models]
+        return torch.cat([rows @ white.to(rows.dtype), torch.ones_like(losses[0]), *losses], dim=1)
+
+    y = problem.y.sent(read_y)
     own = y.own.new_empty(len(problem.x.own), y.dim)
     for index, other in enumerate(models):
         inside = fold[problem.x.span] == index
         rows = problem.x.own[inside]
-        directions = other.in_terms_of(model, problem.spectrum_y).to(rows.dtype)
+        products = rows @ other.products_x(problem.spectrum_y).to(rows.dtype)
         picked = rows.new_zeros(len(rows), _FOLDS)
         picked[:, index] = 1
-        own[inside] = torch.cat([rows @ directions, model.information - other.losses_x(rows), picked], dim=1)
+        own[inside] = torch.cat([products, model.information - other.losses_x(rows), picked], dim=1)
     x = Rows(own, problem.x.bounds, own if processes().alone else None)
     return HonestRows(x, y, problem.budget)
 

@@ -114,15 +114,14 @@ class PairModel:
             directions_y=_to_variance_1(y, directions_y[:, :count]),
         )
 
-    def in_terms_of(self, other: PairModel, y: Spectrum) -> Tensor:
-        """Directions of X (dx, c): <x of these, y weighted by the other model> is what this model makes of products.
+    def products_x(self, y: Spectrum) -> Tensor:
+        """What rows of X are multiplied by (dx, dy) for products with rows of Y whitened by the model's ridge.
 
-        Its directions of Y count as far as they lie in the span of the other's.
+        <x of these, y whitened> is the sum of r / (1 - r^2) u v. Models with one ridge can so be compared over one form
+        of Y, whatever directions each of them has.
         """
-        # The other's are orthogonal where the ridged covariance is the metric.
-        metric = y.ridged(other.ridge) @ other.directions_y
-        mixture = (metric.T @ self.directions_y) / (other.directions_y * metric).sum(dim=0)[:, None]
-        return (self.directions_x * self._weights()[0]) @ mixture.T / other._weights()[0].sqrt()
+        turned = y.whitening(self.ridge).T @ y.ridged(self.ridge) @ self.directions_y  # the directions once Y is white
+        return (self.directions_x * self._weights()[0]) @ turned.T
 
     def losses_x(self, rows: Tensor) -> Tensor:
         """What rows (n, dx) lose whatever their partners are (n, 1)."""
