@@ -48,12 +48,14 @@ class Confidence:
 
     `paired` (n,) is the probability that a row's partner is right if the two are a mutual pair, `least` that of
     the least sure pair. In the match seeds are pairs; `unaided` (n,) are the partners that rows have without them.
+    `trust` is whether the spaces are aligned at all, which all probabilities count in.
     """
 
     match: Match
     paired: NDArray[np.float32]
     least: float
     unaided: Tensor
+    trust: float
 
     def of(self, rows_x: NDArray[np.int64], rows_y: NDArray[np.int64]) -> NDArray[np.float32]:
         """Probabilities (k,) that rows (k,) of X and of Y belong together, whether or not they are pairs."""
@@ -77,7 +79,7 @@ def measure_confidence(
     """Match rows as read by models that had not seen their pairs, and measure what the margins are worth.
 
     Rows that are in no pair keep their partner of the match before, `guesses` (n,): it is as good a guess as any.
-    Seeds, rows (s,) of X and of Y, are pairs whatever the match says, and as sure as the whole is.
+    Seeds, rows (s,) of X and of Y, are pairs whatever the match says, unless nothing is to be trusted.
     """
     # What the pairs are worth if the spaces are aligned, times whether they are.
     trust = float(np.clip((health.score - DOUBTFUL) / (ALIGNED - DOUBTFUL), 0, 1))
@@ -86,7 +88,7 @@ def measure_confidence(
     match = replace(match, partner=torch.where(match.mutual, match.partner, guesses))
     rows, partners = match.pairs()
     if trust == 0 or not len(rows):
-        return Confidence(match, np.zeros(len(problem.x), dtype=np.float32), 0.0, match.partner)
+        return Confidence(match, np.zeros(len(problem.x), dtype=np.float32), 0.0, match.partner, 0.0)
     false_margins, taken = _false_margins(problem, rows, partners, journal)
     at, probabilities = _probabilities(
         match.margin[rows].double().cpu().numpy(),
@@ -96,8 +98,8 @@ def measure_confidence(
     )
     given = _with_seeds(match, *seeds)
     paired = trust * np.interp(given.margin.double().cpu().numpy(), at, probabilities)
-    paired[seeds[0].cpu().numpy()] = trust
-    return Confidence(given, paired.astype(np.float32), trust * float(probabilities[0]), match.partner)
+    paired[seeds[0].cpu().numpy()] = 1.0
+    return Confidence(given, paired.astype(np.float32), trust * float(probabilities[0]), match.partner, trust)
 
 
 def _false_margins(problem: Problem, rows: Tensor, partners: Tensor, journal: Journal) -> tuple[Tensor, int]:

@@ -25,6 +25,8 @@ from kedge.geometry import PairModel
 
 # With fewer probable pairs than this, all mutual ones are learned from.
 _FEWEST_PAIRS = 50
+# Pairs that are at least so probable are learned from, whatever is listed.
+_PROBABLE = 0.5
 _FOLDS = 5
 
 
@@ -74,7 +76,7 @@ def read_alignment(
     confidence = measure_confidence(problem, honest, alignment.match.partner, seeds, health, journal)
     pairs = _probable_pairs(confidence, min_confidence)
 
-    rows_x, rows_y, known = _to_learn_from(trusted, confidence, pairs)
+    rows_x, rows_y, known = _to_learn_from(trusted, confidence)
     model = _fit_shared(problem, rows_x, rows_y, known)
     forward = choose_map(problem, rows_x, rows_y, known, centres.y)
     back = choose_map(problem.turned_round(), rows_y, rows_x, known, centres.x)
@@ -102,11 +104,16 @@ def _probable_pairs(confidence: Confidence, least: float) -> NDArray[np.int64]:
     return np.stack([rows, partners], axis=1)[order][probability[order] >= least]
 
 
-def _to_learn_from(trusted: Problem, confidence: Confidence, pairs: NDArray[np.int64]) -> tuple[Tensor, Tensor, int]:
-    """Pairs as rows (p,) of X and of Y, the seeds first, and how many those are."""
-    rows_x, rows_y = torch.from_numpy(pairs).to(trusted.x.device).T
-    if len(pairs) < _FEWEST_PAIRS:
-        rows_x, rows_y = confidence.match.pairs()
+def _to_learn_from(trusted: Problem, confidence: Confidence) -> tuple[Tensor, Tensor, int]:
+    """Pairs as rows (p,) of X and of Y, the seeds first, and how many those are.
+
+    Besides the seeds, the pairs that are probably right; or all mutual ones, where these are few or it is doubtful
+    whether any is: what the pairs have in common is then better evidence than how sure each of them is.
+    """
+    rows_x, rows_y = confidence.match.pairs()
+    probable = torch.from_numpy(confidence.paired >= _PROBABLE).to(rows_x.device)[rows_x]
+    if confidence.trust == 1 and int(probable.sum()) >= _FEWEST_PAIRS:
+        rows_x, rows_y = rows_x[probable], rows_y[probable]
     new = ~(torch.isin(rows_x, trusted.seeds_x) | torch.isin(rows_y, trusted.seeds_y))
     return (
         torch.cat([trusted.seeds_x, rows_x[new]]),
