@@ -7,8 +7,7 @@
 (relative coordinates, whitened where the run is) and Shared. The other columns start from the pairs it lists and
 alternate four times between a reading and its mutual pairs under CSLS: the refined rotation and cosine that kedge read
 by before; VecMap's whitening, re-weighting and de-whitening (Artetxe, Labaka and Agirre 2018); and the pair model. The
-last one is what the pair model reaches on rows whose pairs it has not seen when given all true pairs of the others (five
-folds).
+last one is what the pair model reaches on rows whose pairs it has not seen, given all true pairs of the others.
 """
 
 from __future__ import annotations
