@@ -80,17 +80,14 @@ def read_alignment(
     model = _fit_shared(problem, rows_x, rows_y, known)
     forward = choose_map(problem, rows_x, rows_y, known, centres.y)
     back = choose_map(problem.turned_round(), rows_y, rows_x, known, centres.x)
+    described = problem.whitened(alignment.whitening)
     free = alignment.free_anchors
     if free is None:
-        described = problem.whitened(alignment.whitening)
         free = place_free_anchors(pair_moments(described, rows_x, rows_y), described.x.take(anchors))
-    snapped = snap(
-        trusted,
-        anchors,
-        model.shared_x(problem.x.take(anchors)),
-        problem.y.sent(model.shared_y),
-        confidence.match.column_hubness,
-    )
+        estimates, y = model.shared_x(problem.x.take(anchors)), problem.y.sent(model.shared_y)
+        snapped = snap(trusted, anchors, estimates, y, confidence.match.column_hubness)
+    else:  # the method's own, which are snapped to the rows nearest to them
+        snapped = snap(trusted, anchors, free, described.y)
     found = confidence.unaided[problem.seeds_x]
     return Findings(confidence, pairs, suspects, found, model, forward, back, free, snapped)
 
