@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 EXIT_UNHEALTHY = 3
 # What a row's fingerprint takes while it is made.
 _FINGERPRINT_BYTES = 16_384
-# Shared coordinates that a row has besides canonical ones.
+# Shared coordinates that a row has besides those it is multiplied in.
 _SHARED_BESIDES = 12
 _SUSPECTS_SHOWN = 10
 
@@ -241,7 +241,7 @@ def _require_memory(arguments: argparse.Namespace, x: Embeddings, y: Embeddings)
         return
     # Both spaces are held normalised and in shared coordinates; and nearly all of that twice while confidence is
     # measured, on spaces that some rows were taken from.
-    shared = min(x.dim, y.dim) + _SHARED_BESIDES
+    shared = y.dim + _SHARED_BESIDES  # as confidence reads them; canonical ones are fewer
     held = 2 * 4 * (len(x) * (x.dim + shared) + len(y) * (y.dim + shared))
     each = arguments.memory + held // processes().count
     each += _FINGERPRINT_BYTES * (min(len(x), FINGERPRINT_ROWS) + min(len(y), FINGERPRINT_ROWS))

@@ -76,14 +76,9 @@ def choose_map(problem: Problem, rows_x: Tensor, rows_y: Tensor, known: int, cen
     fold = torch.full((len(rows_x),), _FOLDS)  # the last one is never left out
     fold[:testable] = torch.randperm(testable, generator=generator) % _FOLDS
     fold = fold.to(rows_x.device)
-    of_found = [
-        pair_moments(problem, rows_x[inside], rows_y[inside])
-        for inside in (
-            (fold == index) & (torch.arange(len(fold), device=fold.device) < known) for index in range(_FOLDS)
-        )
-    ]
-    groups = {"known": of_found} if certain and known < len(rows_x) else {}
-    groups["all"] = [pair_moments(problem, rows_x[fold == index], rows_y[fold == index]) for index in range(_FOLDS + 1)]
+    groups = {"all": [pair_moments(problem, rows_x[fold == i], rows_y[fold == i]) for i in range(_FOLDS + 1)]}
+    if certain and known < len(rows_x):
+        groups = {"known": groups["all"][:_FOLDS]} | groups  # the found pairs are what is never left out
     makers = {name: _Maker.of(problem, rows_x[: known if name == "known" else None], rows_y) for name in groups}
     totals = {name: reduce(Moments.__add__, parts) for name, parts in groups.items()}
 
