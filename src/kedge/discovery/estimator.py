@@ -341,29 +341,33 @@ class AnchorDiscovery(Parameters):
 
         `anchors="seeds"` uses the seeds alone; "free" and "snapped" are the same on this side.
         """
+        described = self.describe_x(vectors)
         references = {
             "free": self.anchor_vectors_,
             "snapped": self.anchor_vectors_,
             "seeds": self.seed_vectors_x_,
         }
-        return relative(self.describe_x(vectors), _chosen(references, anchors))
+        return relative(described, _chosen(references, anchors))
 
     def transform_y(self, vectors: Embeddings | ArrayLike, *, anchors: AnchorKind = "free") -> NDArray[np.float32]:
         """Relative coordinates (k, a) of vectors (k, dy) of Y, comparable with those of X."""
+        described = self.describe_y(vectors)
         references = {
             "free": self.free_anchors_,
             "snapped": self.snapped_anchors_,
             "seeds": self.seed_vectors_y_,
         }
-        return relative(self.describe_y(vectors), _chosen(references, anchors))
+        return relative(described, _chosen(references, anchors))
 
     def describe_x(self, vectors: Embeddings | ArrayLike) -> NDArray[np.float32]:
         """Vectors (k, dx) of X as anchors see them: `normalise_x`, and whitened where the run is."""
-        return _whitened(self.normalise_x(vectors), self.whitening_x_)
+        normalised = self.normalise_x(vectors)
+        return _whitened(normalised, self.whitening_x_)
 
     def describe_y(self, vectors: Embeddings | ArrayLike) -> NDArray[np.float32]:
         """Vectors (k, dy) of Y as anchors see them."""
-        return _whitened(self.normalise_y(vectors), self.whitening_y_)
+        normalised = self.normalise_y(vectors)
+        return _whitened(normalised, self.whitening_y_)
 
     def shared_x(self, vectors: Embeddings | ArrayLike) -> NDArray[np.float32]:
         """Shared coordinates (k, c) of vectors (k, dx) of X.
@@ -371,11 +375,13 @@ class AnchorDiscovery(Parameters):
         Their inner product with those of a vector of Y is the log of how much likelier the two are one item than two:
         the best similarity there is for search in either direction, by an index that knows inner products.
         """
-        return to_numpy(self.model_.shared_x(torch.from_numpy(self.normalise_x(vectors))))
+        normalised = torch.from_numpy(self.normalise_x(vectors))
+        return to_numpy(self.model_.shared_x(normalised))
 
     def shared_y(self, vectors: Embeddings | ArrayLike) -> NDArray[np.float32]:
         """Shared coordinates (k, c) of vectors (k, dy) of Y; see `shared_x`."""
-        return to_numpy(self.model_.shared_y(torch.from_numpy(self.normalise_y(vectors))))
+        normalised = torch.from_numpy(self.normalise_y(vectors))
+        return to_numpy(self.model_.shared_y(normalised))
 
     def map_x(self, vectors: Embeddings | ArrayLike) -> NDArray[np.float32]:
         """Carry vectors (k, dx) of X to unit vectors (k, dy) that compare with `normalise_y` by cosine."""
