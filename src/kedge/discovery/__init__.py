@@ -2,7 +2,7 @@
 
 from kedge.discovery.checkpoint import discard
 from kedge.discovery.estimator import AnchorDiscovery
-from kedge.discovery.judgement import Health
+from kedge.discovery.health import Answer, Health, Interval, Overlap
 from kedge.discovery.known import KnownAnchors
 from kedge.discovery.paper import PaperSettings
 from kedge.discovery.schedule import Schedule

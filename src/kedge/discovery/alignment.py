@@ -69,10 +69,15 @@ def read_rows(problem: Problem, reading: Reading) -> tuple[Rows, Rows]:
     return problem.x.sent(reading.shared_x), problem.y.sent(reading.shared_y)
 
 
-def known_and_found(problem: Problem, match: Match) -> tuple[Tensor, Tensor]:
-    """The seeds, and the mutual pairs that touch none of their rows, as rows (p,) of X and of Y."""
+def known_and_found(problem: Problem, match: Match, which: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """The seeds, and the mutual pairs that touch none of their rows, as rows (p,) of X and of Y.
+
+    Of the pairs only those of rows in a mask (n,), if one is given.
+    """
     rows_x, rows_y = match.pairs()
     free = ~(torch.isin(rows_x, problem.seeds_x) | torch.isin(rows_y, problem.seeds_y))
+    if which is not None:
+        free &= which[rows_x]
     return torch.cat([problem.seeds_x, rows_x[free]]), torch.cat([problem.seeds_y, rows_y[free]])
 
 

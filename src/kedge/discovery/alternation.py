@@ -4,7 +4,8 @@
 whose epsilon falls round by round, so that early mistakes are averaged out instead of believed. *Finishing*
 works on all rows and axes with a hard match, read by the pair model: CSLS and mutual nearest neighbours. What comes out
 is judged without labels; while it is not good, other ways are tried, slower ones and on whitened spaces. Where so many
-pairs are known that they tell all there is to tell, finishing is enough.
+pairs are known that they tell all there is to tell, finishing is enough; where hardly a row recognises its counterpart,
+because few items are shared, finishing stays soft.
 """
 
 from __future__ import annotations
@@ -17,22 +18,26 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from kedge.discovery.alignment import Alignment, Reading, Turned, fit_model, known_and_found
-from kedge.discovery.annealing import Finished, anneal, finish, leading_axes
+from kedge.discovery.alignment import Alignment, Reading, Turned, fit_model, known_and_found, pair_moments
+from kedge.discovery.annealing import Finished, anneal, finish, finish_softly, leading_axes
 from kedge.discovery.journal import Journal
-from kedge.discovery.judgement import Health
+from kedge.discovery.judgement import Judged
 from kedge.discovery.maps import ENOUGH_KNOWN
 from kedge.discovery.problem import Problem
-from kedge.discovery.schedule import FINISH_ROWS, Schedule
+from kedge.discovery.schedule import FINISH_ROWS, SOFT_ROWS, Schedule
 from kedge.discovery.start import rotation_at_start, shared_coordinates
 from kedge.discovery.steps import Step
-from kedge.geometry import unit
-from kedge.matching import Match
+from kedge.geometry import nearest_rotation, unit
+from kedge.matching import Match, processes
 
 # Finishing rounds after which an attempt is judged; only the best is finished to the end.
 _ROUNDS_TO_JUDGE = 4
-# A result that is aligned, but less healthy than this, is compared with one on whitened spaces.
+# Where fewer of the rows recognise their counterpart, there may be none to speak of.
+_FEW_RECOGNISED = 0.1
+# A result that is right, but less healthy than this, is compared with one on whitened spaces.
 _SURE = 0.8
+# A map that is so good needs no slower way, even if no row recognises another.
+_GOOD = 0.5
 # So many known pairs a dimension determine the model; so does knowing the greater part of a space.
 _PAIRS_PER_DIM, _KNOWN_SHARE = 3, 0.5
 
@@ -40,11 +45,16 @@ _PAIRS_PER_DIM, _KNOWN_SHARE = 3, 0.5
 def discover_by_alternation(
     problem: Problem,
     schedules: Sequence[Schedule],
-    health_of: Callable[[Match], Health],
+    judge: Callable[[Match], Judged],
     generator: torch.Generator,
     journal: Journal,
-) -> Alignment:
-    """Try the schedules in turn until the result is aligned, and keep the healthiest."""
+    *,
+    disjoint: bool = False,
+) -> tuple[Alignment, Judged]:
+    """Try the schedules in turn until the map is right, and keep the healthiest.
+
+    Spaces that are said to be `disjoint` are finished softly, without a look for pairs.
+    """
     attempts: list[_Attempt] = []
     ground = None
     sample = problem.sample_of_x(FINISH_ROWS, generator)
@@ -64,23 +74,34 @@ def discover_by_alternation(
             start = partial(fit_model, problem, problem.seeds_x, problem.seeds_y)
         rounds = min(_ROUNDS_TO_JUDGE, schedule.finish_rounds)
         finished = finish(problem, start, rounds, notes, sample=sample)
-        health = health_of(finished.match)
-        notes.apart().tell(Step("health", number, len(schedules), {"score": health.score}))
-        attempts.append(_Attempt(finished, health, schedule, notes))
-    chosen = max(attempts, key=lambda attempt: attempt.health.score)
+        judged = judge(finished.match)
+        notes.apart().tell(Step("health", number, len(schedules), {"score": judged.answer.score}))
+        attempts.append(_Attempt(finished, judged, schedule, notes))
+    chosen = max(attempts, key=_rank)
     best, rounds_left = chosen.finished, chosen.schedule.finish_rounds - _ROUNDS_TO_JUDGE
     if not best.settled and rounds_left > 0:
         further = partial(fit_model, problem, *known_and_found(problem, best.match))
         notes = chosen.journal.of("further")
         best = finish(problem, further, rounds_left, notes, sample=sample, share_before=best.share)
-    return Alignment(best.match, tuple(journal.history), best.settled, chosen.schedule.whitening)
+    judged = judge(best.match)
+    if disjoint or judged.recognition.share < _FEW_RECOGNISED and not _knows_enough(problem):
+        soft_sample = problem.sample(SOFT_ROWS, generator)
+        best = finish_softly(problem, soft_sample, partial(_rotation_of, problem, best.match), chosen.journal)
+        judged = judge(best.match)
+    return Alignment(best.match, tuple(journal.history), best.settled, chosen.schedule.whitening), judged
+
+
+def _rotation_of(problem: Problem, match: Match) -> Tensor:
+    """The rotation (dx, dy) that the seeds and the mutual pairs of a match imply."""
+    cross = pair_moments(problem, *known_and_found(problem, match)).cross
+    return processes().from_first(nearest_rotation(cross).float())
 
 
 class _Attempt(NamedTuple):
     """What an attempt came to, what it tried, and where it reports."""
 
     finished: Finished
-    health: Health
+    judged: Judged
     schedule: Schedule
     journal: Journal
 
@@ -94,12 +115,19 @@ def _knows_enough(problem: Problem) -> bool:
 
 def _worth_trying(schedule: Schedule, attempts: Sequence[_Attempt]) -> bool:
     """Whether an attempt may still gain something over those made before."""
-    aligned = [attempt for attempt in attempts if attempt.health.verdict == "aligned"]
-    if not aligned:
+    best = max(attempts, key=_rank, default=None)
+    if best is None or best.judged.answer.verdict != "right":
         return True
+    if not best.judged.surely:  # by and large, but no row recognises another: a slower way may
+        return best.judged.answer.score < _GOOD
     # On whitened spaces what has just worked may work better.
-    best = max(aligned, key=lambda attempt: attempt.health.score)
-    return best.health.score < _SURE and schedule.whitening > 0 and replace(schedule, whitening=0.0) == best.schedule
+    twin = schedule.whitening > 0 and replace(schedule, whitening=0.0) == best.schedule
+    return twin and best.judged.answer.score < _SURE
+
+
+def _rank(attempt: _Attempt) -> tuple[bool, float]:
+    """Attempts after which rows recognise each other come before all others."""
+    return attempt.judged.surely, attempt.judged.answer.score
 
 
 @dataclass(frozen=True)

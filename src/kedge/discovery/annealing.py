@@ -1,4 +1,4 @@
-"""The two loops of { match the rows; fit the map to the match }: soft and cooling, then hard."""
+"""The loops of { match the rows; fit the map to the match }: soft and cooling, then hard, or soft to the end."""
 
 from __future__ import annotations
 
@@ -9,15 +9,23 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from kedge.discovery.alignment import Reading, fit_model, known_and_found, read_rows
+from kedge.discovery.alignment import Reading, Turned, fit_model, known_and_found, read_rows
 from kedge.discovery.journal import Journal, match_from, match_state, model_from, model_state
 from kedge.discovery.problem import Problem
+from kedge.discovery.recognition import probable_rows
 from kedge.discovery.schedule import Schedule
 from kedge.discovery.start import SEED_SHARE, rotation_with_seeds
 from kedge.discovery.steps import Step
 from kedge.geometry import principal_axes, unit
 from kedge.matching import Match, Rows, epsilon_schedule, match_csls, processes, transport_step
 
+PAIRS_PER_DIM = 2
+"""With fewer probable pairs a dimension, all mutual ones are learned from: most of them lead to a neighbour of the
+counterpart, if not to itself, and many of them say more than a few that are right.
+"""
+
+# The soft finish: a rotation only, in so many rounds, from warm to not so cold.
+_SOFT_ROUNDS, _WARM, _COOL = 15, 0.1, 0.04
 # The hard finish stops when the share of mutual pairs moves by less.
 _SETTLED = 0.002
 
@@ -35,12 +43,14 @@ def anneal(
     schedule: Schedule,
     journal: Journal,
     hints: tuple[Tensor, Tensor] | None = None,
+    *,
+    fade: bool = True,
 ) -> Tensor:
     """A better rotation (kx, ky) between coordinates x (n, kx) and y (m, ky) of the problem's rows.
 
     Each round takes one Sinkhorn step between the rotated x and y at a falling epsilon, and a new rotation from x
     to where the plan sends it. `start` gives the first one. `hints` (n, k) and (m, k) are shared coordinates that count
-    as similarity too.
+    as similarity too. They and the seeds count less and less, unless they are not to `fade`.
     """
     kept = journal.recall("anneal", y.device)
     if kept is None:
@@ -51,7 +61,7 @@ def anneal(
     for index, epsilon in enumerate(epsilons[done:], start=done + 1):
         # What was known at the start fades: it leads the way, but the match it leads to knows better, and
         # neither a wrong seed nor a misleading fingerprint must have the last word.
-        remaining = 1 - (index - 1) / len(epsilons)
+        remaining = 1 - (index - 1) / len(epsilons) if fade else 1.0
         source, target = unit(x @ rotation), y
         if hints is not None:
             source = torch.cat([source, remaining * hints[0]], dim=1)
@@ -87,8 +97,8 @@ def finish(
 ) -> Finished:
     """Hard rounds over all axes, from a first reading, until the share of mutual pairs settles.
 
-    Each matches the rows as they are read, and fits the pair model to the match, by which the next round reads. They go
-    over all rows; or over a `sample` of X against all of Y, which gives as good a model where there are many rows, and
+    Each matches the rows as they are read, and fits the pair model to the pairs that are probably right, by which the
+    next round reads; to all mutual pairs, where such are few. They go over all rows; or over a `sample` of X against all of Y, which gives as good a model where there are many rows, and
     only then over all. `share_before` is that of the match which the first reading was fitted to, if there was one.
     """
     on = sample or problem
@@ -101,15 +111,33 @@ def finish(
     else:
         done, reading, share = int(kept["round"]), model_from(kept), float(kept["share"])
     for index in range(done + 1, rounds + 1):
-        match = match_csls(*read_rows(on, reading), budget=problem.budget)
+        x, y = read_rows(on, reading)
+        match = match_csls(x, y, budget=problem.budget)
         previous, share = share, float(match.mutual.float().mean())
         journal.tell(Step("finish", index, rounds, {"mutual": share}))
         settled = share > 0 and abs(share - previous) < _SETTLED
         if settled or index == rounds:
             break
-        reading = fit_model(on, *known_and_found(on, match))
+        probable = probable_rows(x, y, match, problem.budget)
+        enough = int(probable.sum()) >= PAIRS_PER_DIM * min(on.x.dim, on.y.dim)
+        reading = fit_model(on, *known_and_found(on, match, probable if enough else None))
         journal.keep("finish", round=index, share=share, **model_state(reading))
     if on is not problem:
         match = match_csls(*read_rows(problem, reading), budget=problem.budget)
     journal.keep("finish", round=index, share=share, settled=settled, **match_state(match))
     return Finished(match, settled, share)
+
+
+def finish_softly(problem: Problem, sample: Problem, rotation: Callable[[], Tensor], journal: Journal) -> Finished:
+    """The match by a rotation (dx, dy) that is improved over all axes of a sample, but never by hard pairs.
+
+    Where few items are shared, mutual pairs lead to neighbours of counterparts that are not there. A rotation fitted to
+    soft matches averages over such neighbours; anything more flexible, or sharper, learns them by heart.
+    """
+    x, y = sample.x.gathered(), sample.y.gathered()
+    journal = journal.of("soft")
+    schedule = Schedule(anneal_rounds=_SOFT_ROUNDS, epsilon_start=_WARM, epsilon_end=_COOL)
+    found = anneal(sample, x, y, rotation, schedule, journal, fade=False)
+    reading = Turned(found, torch.eye(problem.y.dim, dtype=found.dtype, device=found.device))
+    match = match_csls(*read_rows(problem, reading), budget=problem.budget)
+    return Finished(match, settled=True, share=float(match.mutual.float().mean()))

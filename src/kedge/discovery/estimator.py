@@ -20,7 +20,7 @@ from kedge.discovery.checkpoint import Checkpoint
 from kedge.discovery.devices import load_normalised, normalise_rows, refuse_one_direction, resolve_device, to_numpy
 from kedge.discovery.inputs import as_anchor_rows, as_seed_rows, as_space, as_vectors
 from kedge.discovery.journal import Journal
-from kedge.discovery.judgement import Health, Judge
+from kedge.discovery.judgement import Judge, Judged
 from kedge.discovery.paper import PaperInit, PaperSettings, discover_by_paper
 from kedge.discovery.parameters import Parameters
 from kedge.discovery.problem import Problem
@@ -65,6 +65,10 @@ class AnchorDiscovery(Parameters):
         Settings of the paper's optimiser.
     min_confidence : float
         Mutual pairs that are less probable than this are not listed; their rows have no match.
+    disjoint : bool
+        The spaces are known to have no item in common but the seeds: no pairs are looked for, and the map is found
+        without relying on any. Where it is not said, but hardly a row recognises its counterpart, the map is found so
+        too.
     memory_budget : int
         Bytes for the temporaries of matching; normalised copies of the spaces and, with few seeds, fingerprints (some
         16 kB for each of at most 20,000 rows a side) come on top.
@@ -96,6 +100,8 @@ class AnchorDiscovery(Parameters):
     pair_confidence_ : float array, shape (p,)
     seed_is_suspect_ : bool array, shape (s,)
         Seeds that look wrong: the rest of the spaces contradicts them, and they are not used as anchors.
+    seed_closer_ : float array, shape (s,)
+        How many rows are closer to a seed's rows than they are to each other, the mean over both directions.
     anchor_keys_, pair_keys_, seed_keys_ : lists of (x key, y key)
     seed_found_keys_ : list of y keys
         What was found for the seeds' rows of X, whether or not it is what the seeds say.
@@ -111,7 +117,8 @@ class AnchorDiscovery(Parameters):
     whitening_ : float
         The strength to which the spaces were whitened.
     health_ : Health
-        Whether it worked, judged without labels.
+        Whether it worked, judged without labels: `health_.map` and `health_.pairs` each have a score, a verdict, a reason
+        and advice, and `health_.overlap` says what the spaces share.
     history_ : tuple of Step
     n_iter_ : int
     converged_ : bool
@@ -122,8 +129,8 @@ class AnchorDiscovery(Parameters):
     --------
     >>> discovery = AnchorDiscovery(n_anchors=300, random_state=0)
     >>> discovery.fit(x, y, seeds=[("cat", "chat"), ...])
-    >>> discovery.health_.verdict
-    'aligned'
+    >>> discovery.health_.map.verdict, discovery.health_.pairs.verdict
+    ('right', 'right')
     """
 
     def __init__(
@@ -138,6 +145,7 @@ class AnchorDiscovery(Parameters):
         schedule: Schedule | None = None,
         paper: PaperSettings | None = None,
         min_confidence: float = 0.5,
+        disjoint: bool = False,
         memory_budget: int = DEFAULT_BUDGET,
         device: str = "auto",
         precision: Precision = "tf32",
@@ -154,6 +162,7 @@ class AnchorDiscovery(Parameters):
         self.schedule = schedule
         self.paper = paper
         self.min_confidence = min_confidence
+        self.disjoint = disjoint
         self.memory_budget = memory_budget
         self.device = device
         self.precision = precision
@@ -217,12 +226,20 @@ class AnchorDiscovery(Parameters):
         else:
             chosen = torch.from_numpy(anchor_rows).to(device)
         with using_precision(self.precision):
-            alignment, health = self._discover(problem, chosen, generator, journal)
+            alignment, judged = self._discover(problem, chosen, generator, journal)
             centres = Centres(loaded_x.centre, loaded_y.centre)
             findings = read_alignment(
-                problem, chosen, alignment, health, centres, self.min_confidence, generator, journal.apart()
+                problem,
+                chosen,
+                alignment,
+                judged,
+                centres,
+                self.min_confidence,
+                generator,
+                journal.apart(),
+                disjoint=self.disjoint,
             )
-        self._learn(problem, chosen, alignment, health, findings)
+        self._learn(problem, chosen, alignment, findings)
         self.centre_x_, self.centre_y_ = to_numpy(loaded_x.centre), to_numpy(loaded_y.centre)
         self.length_x_, self.length_y_ = loaded_x.length, loaded_y.length
         self.anchor_keys_ = _key_pairs(space_x, space_y, np.stack([self.anchors_x_, self.anchors_y_], axis=1))
@@ -236,25 +253,22 @@ class AnchorDiscovery(Parameters):
 
     def _discover(
         self, problem: Problem, anchors: Tensor, generator: torch.Generator, journal: Journal
-    ) -> tuple[Alignment, Health]:
+    ) -> tuple[Alignment, Judged]:
         """Run the method, and judge what it found."""
-        judge = Judge(problem, self.random_state, journal.apart())
+        judge = Judge(problem, self.random_state, journal.apart(), disjoint=self.disjoint).judge
         strength = None if self.whiten == "auto" else float(self.whiten)
         if self.method == "paper":
             settings = self.paper or PaperSettings()
             whitened = problem.whitened(strength or 0.0)
             alignment = discover_by_paper(whitened, anchors, self.init, settings, generator, journal)
-            alignment = replace(alignment, whitening=strength or 0.0)
+            return replace(alignment, whitening=strength or 0.0), judge(alignment.match)
         else:
             schedules = schedules_for(len(problem.seeds_x), strength)
             if self.schedule:
                 schedules = (self.schedule if strength is None else replace(self.schedule, whitening=strength),)
-            alignment = discover_by_alternation(problem, schedules, judge.health, generator, journal)
-        return alignment, judge.health(alignment.match)
+            return discover_by_alternation(problem, schedules, judge, generator, journal, disjoint=self.disjoint)
 
-    def _learn(
-        self, problem: Problem, anchors: Tensor, alignment: Alignment, health: Health, findings: Findings
-    ) -> None:
+    def _learn(self, problem: Problem, anchors: Tensor, alignment: Alignment, findings: Findings) -> None:
         """Set the learned attributes, as NumPy arrays."""
         confidence = findings.confidence
         partners = to_numpy(confidence.match.partner)
@@ -268,6 +282,7 @@ class AnchorDiscovery(Parameters):
         self.free_anchors_ = to_numpy(findings.free_anchors)
         self.snapped_anchors_ = to_numpy(described.y.take(findings.snapped_anchors))
         self.seed_is_suspect_ = to_numpy(findings.suspects)
+        self.seed_closer_ = to_numpy(findings.closer)
         self.seeds_ = np.stack([to_numpy(problem.seeds_x), to_numpy(problem.seeds_y)], axis=1)
         self._seeds_found = to_numpy(findings.seeds_found)
         self.seed_vectors_x_, self.seed_vectors_y_ = (
@@ -282,7 +297,7 @@ class AnchorDiscovery(Parameters):
         self.whitening_ = alignment.whitening
         whitenings = problem.whitenings(self.whitening_) if self.whitening_ else (None, None)
         self.whitening_x_, self.whitening_y_ = map(to_numpy, whitenings)
-        self.health_ = health
+        self.health_ = findings.health
         self.history_, self.n_iter_ = alignment.history, len(alignment.history)
         self.converged_ = alignment.converged
 

@@ -67,12 +67,17 @@ class Journal:
 
 def match_state(match: Match) -> dict[str, Tensor]:
     """A match as a state to keep."""
-    return {"partner": match.partner, "margin": match.margin, "column_hubness": match.column_hubness}
+    return {
+        "partner": match.partner,
+        "margin": match.margin,
+        "row_hubness": match.row_hubness,
+        "column_hubness": match.column_hubness,
+    }
 
 
 def match_from(state: Mapping[str, Tensor]) -> Match:
     """The match that a kept state holds."""
-    return Match(state["partner"], state["margin"], state["column_hubness"])
+    return Match(state["partner"], state["margin"], state["row_hubness"], state["column_hubness"])
 
 
 def model_state(model: PairModel) -> dict[str, Tensor | float]:

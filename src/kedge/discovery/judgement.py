@@ -1,106 +1,300 @@
-"""Did it work? Judged without labels, by whether the pairs predict each other.
+"""Is the map right? Judged without labels, and without asking for pairs that may not exist.
 
-The found pairs are split in two halves, and a pair model is fitted to each. A row *agrees* when the model that never
-saw it gives it the partner it was given. Where the spaces are aligned, the halves tell the same story and
-nearly all rows agree; a self-made illusion does not carry over from one half to the other. How much agreement
-such an illusion still reaches is measured on the same two spaces, by the same method from random rotations.
+Where rows *recognise* their counterparts (`recognition`), the map is right. Noise in many directions can be fitted so
+that rows seem to recognise others; how far, a random start on the same spaces shows. Where rows do not, because few items are shared or because rows look too much alike, the spaces as wholes are compared,
+and the map competes with what the same rounds of the same method make of random rotations. A wrong map is one local
+optimum among many, and no better than the others; the right one stands out, twice over. It brings the rows of X *closer*
+to those of Y; that alone a map can do which is right about topics and wrong about everything else. And when it goes on
+apart on two halves of the rows, the two maps that come of it still take rows to the same places: they *agree*, since the
+details are there to be found in either half.
+
+Without seeds the map's own mirror image is among its rivals: of spaces that look the same turned inside out nobody can
+tell which way round they belong.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from typing import Literal, get_args
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from kedge.discovery.alignment import Turned, fit_model, read_rows
+from kedge.discovery.alignment import Turned, pair_moments
 from kedge.discovery.annealing import anneal, finish, leading_axes
+from kedge.discovery.cross_fitting import cross_fitted
+from kedge.discovery.health import DOUBTFUL, Answer, verdict_of
 from kedge.discovery.journal import Journal
 from kedge.discovery.problem import Problem
+from kedge.discovery.recognition import Choices, Recognition, count_recognised
 from kedge.discovery.schedule import Schedule
 from kedge.discovery.steps import Step
-from kedge.geometry import orthogonal_map, unit
-from kedge.matching import Match, Rows, hubness, row_blocks
-
-Verdict = Literal["aligned", "doubtful", "not aligned"]
-VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
-
-ALIGNED, DOUBTFUL = 0.3, 0.15
-"""Least scores of the two better verdicts. Unrelated spaces stay below 0.1 as a rule; noise in few dimensions has
-reached 0.17.
-"""
+from kedge.geometry import nearest_rotation, orthogonal_map, unit
+from kedge.matching import Match, Rows, row_blocks, transport_step
 
 _SAMPLE = 4000
-_CHANCE_STARTS = 3
-_CHANCE_SCHEDULE = Schedule(sample_size=_SAMPLE, anneal_rounds=15, finish_rounds=5)
-# Fewer mutual pairs than this say nothing, however well they agree.
-_FEWEST_PAIRS = 20
+_RIVALS = 3
+_ROUNDS = Schedule(sample_size=_SAMPLE, anneal_rounds=20, epsilon_end=0.04, finish_rounds=4)
+_ROUNDS_APART = Schedule(anneal_rounds=10, epsilon_start=0.06, epsilon_end=0.04)
+# Rounds with the spaces held still, for the plan to settle before it is valued.
+_ROUNDS_TO_VALUE = 3
+# What makes a score of 1: half of the rows recognised. Closeness and agreement are scores as they are.
+_RECOGNISED_SCALE = 2.0
+# Rows are read by so many models, which is enough for a verdict.
+_FOLDS = 4
+# A share of recognised rows that is not worth a second look.
+_HARDLY = 0.05
+# With so many rows recognised for sure, closeness need not be measured.
+_SURELY = 0.2
+# A rival that takes so many rows to where the map takes them is the map.
+_SAME_MAP = 0.2
+_COMPARED = 1000
+_TINY = 1e-6
+# A mirror image that comes within this share of the map's own gain is as good as the map.
+_AS_GOOD = 0.02
+# Fewer rows than this say nothing, however close they come.
+_FEWEST_ROWS = 50
 # Seeds that are enough for most pairs of spaces.
 _ENOUGH_SEEDS = 15
 _CENTRE = "Centre the spaces: uncentred rows are all alike."
 
 
 @dataclass(frozen=True)
-class Health:
-    """The label-free answer: `score` in [0, 1], a verdict, and one sentence each of reason and advice.
+class Judged:
+    """The answer, and what it rests on: see `Health`.
 
-    `agreement` is the share of pairs that the half of the pairs they are not in predicts; `chance` the most that
-    random starts reach on the same spaces (either is None where there are too few rows to measure it); `mutual` the
-    share of rows in mutual pairs.
+    `illusion` is the share of rows that seem recognised after a random start, by which the recognition is less already;
+    `surely` whether it is beyond doubt that rows are recognised.
     """
 
-    score: float
-    verdict: Verdict
-    reason: str
-    advice: str
+    answer: Answer
+    recognition: Recognition
+    illusion: float
+    surely: bool
+    closeness: float | None
     agreement: float | None
-    chance: float | None
-    mutual: float
 
 
 class Judge:
-    """Judges matches of one problem; what chance reaches on it is measured once, when first asked for.
+    """Judges matches of one problem; what random starts come to on it is measured once, when first asked for.
 
     The same match always gets the same judgement.
     """
 
-    def __init__(self, problem: Problem, random_state: int, journal: Journal) -> None:
+    def __init__(self, problem: Problem, random_state: int, journal: Journal, *, disjoint: bool = False) -> None:
         self._problem = problem
         self._random_state = random_state
         self._journal = journal
+        self._disjoint = disjoint
 
-    def health(self, match: Match) -> Health:
-        """Whether a match of all rows is right, by and large."""
-        by_chance = self._by_chance
+    def judge(self, match: Match) -> Judged:
+        """Whether the map that a match of all rows implies is right."""
+        recognition = self._recognition(match)
+        illusion = self._illusion if recognition.share > _HARDLY else 0.0
+        surely = recognition.share - illusion - 2 * recognition.share_error >= _SURELY
+        standing = None
+        if min(len(self._problem.x), len(self._problem.y)) >= _FEWEST_ROWS and not (surely and self._seeded):
+            standing = self._standing(match, random_rivals=not surely)
+        recognition = recognition.less(illusion)
+        answer = self._answer(recognition, surely, standing)
+        return Judged(answer, recognition, illusion, surely, *(standing or (None, None)))
+
+    @property
+    def _seeded(self) -> bool:
+        return len(self._problem.seeds_x) > 0
+
+    def _recognition(self, match: Match) -> Recognition:
+        """How many rows of a sample recognise their counterpart; none, where it is known that there are none."""
         sample, sample_match = _sample_of_match(self._problem, match, self._generator())
-        agreement = _agreement_rate(sample, sample_match, self._generator())
-        return _health(agreement, by_chance, float(match.mutual.float().mean()), self._problem)
+        if self._disjoint or min(len(sample.x), len(sample.y)) < _FEWEST_ROWS:
+            return Recognition(0.0, 0.0, len(sample.x), len(sample.y))
+        return self._recognised(sample, sample_match)
+
+    def _recognised(self, sample: Problem, match: Match) -> Recognition:
+        honest = cross_fitted(sample, *match.pairs(), self._generator(), _FOLDS)
+        return count_recognised(Choices.of(honest.x, honest.y, honest.match(), self._generator(), sample.budget))
 
     @cached_property
-    def _by_chance(self) -> list[float]:
-        """Agreement after a few random starts, where there are enough pairs to tell."""
-        sample = self._problem.without_seeds().sample(_SAMPLE, self._generator())
-        axes_x, axes_y = (leading_axes(rows, _CHANCE_SCHEDULE.rank) for rows in (sample.x, sample.y))
-        x, y = unit(sample.x.gathered() @ axes_x), unit(sample.y.gathered() @ axes_y)
-        kept = self._journal.recall("chance", x.device)
-        rates = [] if kept is None else kept["rates"].tolist()
-        for number in range(len(rates) + 1, _CHANCE_STARTS + 1):
+    def _illusion(self) -> float:
+        """The share of rows that seem to recognise a counterpart after a random start."""
+        ground = self._ground
+
+        def measure() -> dict[str, Tensor]:
+            rotation = ground.annealed(_random_rotation(ground.x, ground.y, self._generator()))
+            start = Turned(ground.axes_x @ rotation, ground.axes_y)
+            match = finish(ground.sample, lambda: start, _ROUNDS.finish_rounds, Journal()).match
+            return {"share": torch.tensor(self._recognised(ground.sample, match).share, dtype=torch.float64)}
+
+        return float(self._journal.once("illusion", ground.x.device, measure)["share"])
+
+    def _standing(self, match: Match, *, random_rivals: bool) -> tuple[float, float]:
+        """By how much the map beats its best rivals in closeness and in agreement.
+
+        Closeness counts in units of what the best rival has gained over no map at all, agreement in units of what it
+        lacks to be perfect.
+        """
+        ground = self._ground
+        found = ground.improved(ground.rotation(self._problem, match))
+        rivals = list(self._random_rivals) if random_rivals else []
+        if not self._seeded:
+            rivals.append(ground.improved(-found.rotation))
+        rivals = [rival for rival in rivals if not ground.same(found.rotation, rival.rotation)]
+        nothing = ground.value_of_nothing
+        value = max((rival.value for rival in rivals), default=nothing)
+        agreement = max((rival.agreement for rival in rivals), default=0.0)
+        return (
+            (found.value - value) / max(value - nothing, _TINY),
+            (found.agreement - agreement) / max(1 - agreement, _TINY),
+        )
+
+    @cached_property
+    def _ground(self) -> _Ground:
+        return _Ground.of(self._problem.without_seeds().sample(_SAMPLE, self._generator()), self._random_state)
+
+    @cached_property
+    def _random_rivals(self) -> list[_Candidate]:
+        """What random rotations become."""
+        ground = self._ground
+        kept = self._journal.recall("rivals", ground.x.device)
+        rivals = [] if kept is None else [_Candidate(r, *v) for r, v in zip(kept["rotations"], kept["values"].tolist())]
+        for number in range(len(rivals) + 1, _RIVALS + 1):
             generator = torch.Generator().manual_seed((self._random_state + number) % 2**63)
-            rotation = partial(_random_rotation, x, y, generator)
-            annealed = anneal(sample, x, y, rotation, _CHANCE_SCHEDULE, Journal())
-            start = partial(Turned, axes_x @ annealed, axes_y)
-            match = finish(sample, start, _CHANCE_SCHEDULE.finish_rounds, Journal()).match
-            rate = _agreement_rate(sample, match, generator)
-            rates.append(math.nan if rate is None else rate)
-            self._journal.tell(Step("chance", number, _CHANCE_STARTS, {"agreement": rate or 0.0}))
-            self._journal.keep("chance", rates=torch.tensor(rates, dtype=torch.float64))
-        return [rate for rate in rates if not math.isnan(rate)]
+            rivals.append(ground.improved(_random_rotation(ground.x, ground.y, generator)))
+            self._journal.tell(Step("rivals", number, _RIVALS, {"agreement": rivals[-1].agreement}))
+            self._journal.keep(
+                "rivals",
+                rotations=torch.stack([rival.rotation for rival in rivals]),
+                values=torch.tensor([(rival.value, rival.agreement) for rival in rivals], dtype=torch.float64),
+            )
+        return rivals
+
+    def _answer(self, recognition: Recognition, surely: bool, standing: tuple[float, float] | None) -> Answer:
+        told = f"about {recognition.share:.0%} of the rows recognise their counterpart"
+        by_rows = min(1.0, _RECOGNISED_SCALE * recognition.share)
+        if surely:
+            if standing is not None and standing[0] < _AS_GOOD:
+                return Answer(
+                    score=DOUBTFUL,
+                    verdict="doubtful",
+                    reason=f"It may be upside down: {told}, but its mirror image brings the spaces just as close.",
+                    advice="Give a seed or two: the spaces look the same turned inside out, and only a pair can tell.",
+                )
+            return Answer(by_rows, "right", f"{told[0].upper()}{told[1:]}.", "Look at a few pairs of high confidence.")
+        if standing is None:
+            reason = f"Nothing can be said of fewer than {_FEWEST_ROWS} rows."
+            return Answer(0.0, "doubtful", reason, self._more_rows)
+        closeness, agreement = standing
+        score = min(max(min(closeness, agreement), 0.0), 1.0)
+        verdict = verdict_of(score)
+        how = f"{closeness:.0%} closer than" if closeness > 0.005 else "no closer than"
+        reason = f"It brings the spaces {how} the best of {_RIVALS} random starts does, "
+        reason += f"and what two halves of the rows make of it agrees {max(agreement, 0.0):.0%} better; {told}."
+        advice = {
+            "right": "It carries any vector across; whether the files share items is another question.",
+            "doubtful": f"Try it on a few vectors whose place you know. {self._remedy}",
+            "not right": self._remedy,
+        }[verdict]
+        return Answer(score, verdict, reason, advice)
+
+    @property
+    def _more_rows(self) -> str:
+        return "Give more rows of both spaces; look at the pairs yourself." if self._problem.centred else _CENTRE
+
+    @property
+    def _remedy(self) -> str:
+        """What helps most often, given what was done."""
+        seeds = len(self._problem.seeds_x)
+        if not self._problem.centred:
+            return _CENTRE
+        if seeds < _ENOUGH_SEEDS:
+            return f"Give more seeds: there were {seeds}, {_ENOUGH_SEEDS} are enough for most spaces."
+        return "Give more seeds, check that they are right, and that both files hold the same kind of things."
 
     def _generator(self) -> torch.Generator:
         return torch.Generator().manual_seed(self._random_state)
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A rotation (kx, ky), how close it brings the spaces, and how far two halves of the rows agree about it."""
+
+    rotation: Tensor
+    value: float
+    agreement: float
+
+
+@dataclass(frozen=True)
+class _Ground:
+    """Unit rows x (n, kx) and y (m, ky) of a sample, in the leading axes (dx, kx) and (dy, ky), on which maps compete."""
+
+    sample: Problem
+    axes_x: Tensor
+    axes_y: Tensor
+    x: Tensor
+    y: Tensor
+    random_state: int
+
+    @classmethod
+    def of(cls, sample: Problem, random_state: int) -> _Ground:
+        axes_x, axes_y = (leading_axes(rows, _ROUNDS.rank) for rows in (sample.x, sample.y))
+        x, y = unit(sample.x.gathered() @ axes_x), unit(sample.y.gathered() @ axes_y)
+        return cls(sample, axes_x, axes_y, x, y, random_state)
+
+    @cached_property
+    def value_of_nothing(self) -> float:
+        """Of a random rotation as it is."""
+        generator = torch.Generator().manual_seed(self.random_state)
+        return self._value(_random_rotation(self.x, self.y, generator))
+
+    def rotation(self, problem: Problem, match: Match) -> Tensor:
+        """The rotation (kx, ky) that the mutual pairs of a match imply."""
+        cross = pair_moments(problem, *match.pairs()).cross.to(self.axes_x.dtype)
+        return nearest_rotation((self.axes_x.T @ cross @ self.axes_y).double()).to(self.x.dtype)
+
+    def annealed(self, rotation: Tensor) -> Tensor:
+        """What a rotation (kx, ky) becomes by some rounds of annealing."""
+        return anneal(self.sample, self.x, self.y, lambda: rotation, _ROUNDS, Journal())
+
+    def improved(self, rotation: Tensor) -> _Candidate:
+        """The same, with what it is worth."""
+        better = self.annealed(rotation)
+        apart = [
+            anneal(half, self.x[rows_x], self.y[rows_y], lambda: better, _ROUNDS_APART, Journal())
+            for half, rows_x, rows_y in self._halves
+        ]
+        return _Candidate(better, self._value(better), self._agreement(*apart))
+
+    def same(self, one: Tensor, other: Tensor) -> bool:
+        """Whether two rotations are one map, more or less."""
+        return self._agreement(one, other) >= _SAME_MAP
+
+    @cached_property
+    def _halves(self) -> list[tuple[Problem, Tensor, Tensor]]:
+        """Two disjoint parts of the sample, and which rows they are."""
+        generator = torch.Generator().manual_seed(self.random_state)
+        orders = [torch.randperm(len(rows), generator=generator).to(rows.device) for rows in (self.x, self.y)]
+        parts = [[order[part::2] for order in orders] for part in (0, 1)]
+        return [(replace(self.sample, x=Rows.shared(self.x[i]), y=Rows.shared(self.y[j])), i, j) for i, j in parts]
+
+    def _agreement(self, one: Tensor, other: Tensor) -> float:
+        """The share of rows that two rotations take to the same place, among all places that one of them knows."""
+        rows = self.x[:_COMPARED]
+        nearest = (unit(rows @ one) @ unit(rows @ other).T).argmax(dim=1)
+        return float((nearest == torch.arange(len(rows), device=rows.device)).float().mean())
+
+    def _value(self, rotation: Tensor) -> float:
+        """Mean similarity under the entropic plan, less what it costs to be a plan: greater is closer."""
+        epsilon, mapped = _ROUNDS.epsilon_end, unit(self.x @ rotation)
+        potential = self.y.new_zeros(len(self.y))
+        for _ in range(_ROUNDS_TO_VALUE):
+            potential = transport_step(
+                Rows.shared(mapped), self.y, potential, epsilon, values=self.y[:, :1], budget=self.sample.budget
+            ).potential
+        total = 0.0
+        for _, block in row_blocks(mapped, self.y, self.sample.budget, scale=1 / epsilon, bias=potential / epsilon):
+            total += float(block.logsumexp(dim=1).double().sum())
+        return epsilon * (total / len(mapped) - math.log(len(self.y))) - float(potential.double().mean())
 
 
 def _random_rotation(x: Tensor, y: Tensor, generator: torch.Generator) -> Tensor:
@@ -110,38 +304,10 @@ def _random_rotation(x: Tensor, y: Tensor, generator: torch.Generator) -> Tensor
     return orthogonal_map(left, right)
 
 
-def _held_out_agreement(problem: Problem, match: Match, generator: torch.Generator) -> tuple[Tensor, int]:
-    """Mask (p,) of the pairs that a model fitted without them predicts, and how many the smaller half had.
-
-    The problem is a sample, which every process holds.
-    """
-    in_first = (torch.rand(len(problem.x), generator=generator) < 0.5).to(problem.x.device)
-    rows_x, rows_y = match.pairs()
-    agrees = torch.zeros(len(rows_x), dtype=torch.bool, device=rows_x.device)
-    ridge = fit_model(problem, rows_x, rows_y).ridge
-    half_sizes = []
-    for train in (in_first[rows_x], ~in_first[rows_x]):
-        half_sizes.append(int(train.sum()))
-        x, y = read_rows(problem, fit_model(problem, rows_x[train], rows_y[train], ridge))
-        tested = (~train).nonzero(as_tuple=True)[0]
-        queries = Rows.shared(x.take(rows_x[tested]))
-        hubs = hubness(y, x, budget=problem.budget)
-        blocks = row_blocks(queries.own, y.gathered(), problem.budget, bias=-hubs)
-        best = torch.cat([rows_y[:0], *(block.argmax(dim=1) for _, block in blocks)])
-        agrees[tested] = queries.joined(best) == rows_y[tested]
-    return agrees, min(half_sizes)
-
-
-def _agreement_rate(problem: Problem, match: Match, generator: torch.Generator) -> float | None:
-    """Share of the pairs that agree; None where there are too few to tell."""
-    agrees, smaller_half = _held_out_agreement(problem, match, generator)
-    return float(agrees.float().mean()) if smaller_half >= _FEWEST_PAIRS else None
-
-
 def _sample_of_match(problem: Problem, match: Match, generator: torch.Generator) -> tuple[Problem, Match]:
-    """A part of the problem small enough to compare with chance: rows of X together with their partners.
+    """A part of the problem small enough to judge quickly: rows of X together with their partners.
 
-    Without the seeds: they would pull both halves towards the same map.
+    Without the seeds: they would pull every model towards the same map.
     """
     drawn = torch.randperm(len(problem.x), generator=generator)[:_SAMPLE].to(problem.x.device)
     partners = torch.unique(match.partner[drawn])
@@ -155,55 +321,6 @@ def _sample_of_match(problem: Problem, match: Match, generator: torch.Generator)
     return sample, Match(
         torch.searchsorted(partners, match.partner[drawn]),
         match.margin[drawn],
+        match.row_hubness[drawn],
         match.column_hubness[partners],
     )
-
-
-def _health(agreement: float | None, by_chance: list[float], mutual: float, problem: Problem) -> Health:
-    """The verdict; `agreement`, and what random starts reached, may be missing for want of pairs."""
-    if agreement is None:
-        return Health(
-            score=0.0,
-            verdict="doubtful",
-            reason=f"Nothing can be said: there are fewer than {_FEWEST_PAIRS} pairs in a half of what was judged.",
-            advice=_more_rows(problem),
-            agreement=None,
-            chance=None,
-            mutual=mutual,
-        )
-    chance = max(by_chance, default=0.0)
-    score = min(max((agreement - chance) / max(1 - chance, 1e-6), 0.0), 1.0)
-    told = f"{agreement:.0%} of the pairs are predicted by the others"
-    told += f", where a random start reaches {chance:.0%}" if by_chance else ""
-    verdict: Verdict
-    if score >= DOUBTFUL and not by_chance:
-        score, verdict = DOUBTFUL, "doubtful"
-        reason = f"Chance could not be measured on so few rows: {told}."
-        advice = _more_rows(problem)
-    elif score >= ALIGNED:
-        verdict = "aligned"
-        reason = f"The pairs support each other: {told}."
-        advice = "Use pairs of high confidence first, and look at a few of them."
-    elif score >= DOUBTFUL:
-        verdict = "doubtful"
-        reason = f"The pairs support each other only in part: {told}."
-        advice = f"Check a sample of the pairs by eye; the spaces may share too few items. {_remedy(problem)}"
-    else:
-        verdict = "not aligned"
-        reason = f"The pairs do not support each other: {told}."
-        advice = _remedy(problem)
-    return Health(score, verdict, reason, advice, agreement, chance if by_chance else None, mutual)
-
-
-def _more_rows(problem: Problem) -> str:
-    """What helps where there are too few pairs to judge by."""
-    return "Give more rows of both spaces; look at the pairs yourself." if problem.centred else _CENTRE
-
-
-def _remedy(problem: Problem) -> str:
-    """What helps most often, given what was done."""
-    if not problem.centred:
-        return _CENTRE
-    if len(problem.seeds_x) < _ENOUGH_SEEDS:
-        return f"Give more seeds: there were {len(problem.seeds_x)}, {_ENOUGH_SEEDS} are enough for most spaces."
-    return "Give more seeds, check that they are right, and that both files hold the same kind of things."

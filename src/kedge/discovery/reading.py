@@ -15,19 +15,23 @@ from torch import Tensor
 
 from kedge.discovery.alignment import Alignment, fit_model, known_and_found, pair_moments
 from kedge.discovery.anchors import place_free_anchors, snap
-from kedge.discovery.confidence import Confidence, cross_fitted, measure_confidence
+from kedge.discovery.annealing import PAIRS_PER_DIM
+from kedge.discovery.confidence import Confidence, measure_confidence
+from kedge.discovery.cross_fitting import cross_fitted
+from kedge.discovery.health import Answer, Health, Interval, Overlap, verdict_of
 from kedge.discovery.journal import Journal
-from kedge.discovery.judgement import Health
+from kedge.discovery.judgement import Judged
 from kedge.discovery.maps import ENOUGH_KNOWN, ChosenMap, choose_map
 from kedge.discovery.problem import Problem
-from kedge.discovery.suspects import suspect_seeds
+from kedge.discovery.recognition import PROBABLE, estimate_overlap
+from kedge.discovery.suspects import rows_closer, suspect_seeds
 from kedge.geometry import PairModel
 
-# With fewer probable pairs than this, all mutual ones are learned from.
-_FEWEST_PAIRS = 50
-# Pairs that are at least so probable are learned from, whatever is listed.
-_PROBABLE = 0.5
 _FOLDS = 5
+# What makes a score of 1: half of the rows recognised.
+_RECOGNISED_SCALE = 2.0
+# An overlap that is surely below this is said to be small.
+_FEW = 0.5
 
 
 @dataclass(frozen=True)
@@ -43,13 +47,15 @@ class Findings:
     """What a run has learned.
 
     `pairs` (p, 2) are those that are probable enough, surest first; `suspects` (s,) is a mask of the seeds that look
-    wrong, `seeds_found` (s,) what was found for their rows of X without them; `free_anchors` (a, dy) are unit vectors,
-    `snapped_anchors` (a,) distinct rows of Y.
+    wrong, `closer` (s,) how many rows are closer to a seed's than they to each other, `seeds_found` (s,) what was found
+    for their rows of X without them; `free_anchors` (a, dy) are unit vectors, `snapped_anchors` (a,) distinct rows of Y.
     """
 
+    health: Health
     confidence: Confidence
     pairs: NDArray[np.int64]
     suspects: Tensor
+    closer: Tensor
     seeds_found: Tensor
     model: PairModel
     map: ChosenMap
@@ -62,19 +68,23 @@ def read_alignment(
     problem: Problem,
     anchors: Tensor,
     alignment: Alignment,
-    health: Health,
+    judged: Judged,
     centres: Centres,
     min_confidence: float,
     generator: torch.Generator,
     journal: Journal,
+    *,
+    disjoint: bool = False,
 ) -> Findings:
-    """Say which pairs are probable, and learn from them."""
+    """Say which pairs are probable, and learn from them; none are, if the spaces are known to be disjoint."""
     honest = cross_fitted(problem, *known_and_found(problem, alignment.match), generator)
-    suspects = suspect_seeds(problem, honest.x, honest.y) & (health.verdict == "aligned")
+    closer = rows_closer(problem, honest.x, honest.y)
+    suspects = suspect_seeds(problem, closer) & (judged.answer.verdict == "right")
     trusted = problem.without_seeds(suspects)
     seeds = trusted.seeds_x, trusted.seeds_y
-    confidence = measure_confidence(problem, honest, alignment.match.partner, seeds, health, journal)
+    confidence = measure_confidence(problem, honest, alignment.match.partner, seeds, judged, journal, disjoint=disjoint)
     pairs = _probable_pairs(confidence, min_confidence)
+    health = _health(problem, alignment, judged, confidence, len(pairs), disjoint=disjoint)
 
     rows_x, rows_y, known = _to_learn_from(trusted, confidence)
     model = _fit_shared(problem, rows_x, rows_y, known)
@@ -88,8 +98,47 @@ def read_alignment(
         snapped = snap(trusted, anchors, estimates, y, confidence.match.column_hubness)
     else:  # the method's own, which are snapped to the rows nearest to them
         snapped = snap(trusted, anchors, free, described.y)
-    found = confidence.unaided[problem.seeds_x]
-    return Findings(confidence, pairs, suspects, found, model, forward, back, free, snapped)
+    found = confidence.unaided.partner[problem.seeds_x]
+    return Findings(health, confidence, pairs, suspects, closer, found, model, forward, back, free, snapped)
+
+
+def _health(
+    problem: Problem, alignment: Alignment, judged: Judged, confidence: Confidence, listed: int, *, disjoint: bool
+) -> Health:
+    """Both answers: the map's as judged, the pairs' by how many rows are recognised."""
+    recognition = confidence.recognition
+    overlap = _overlap(problem, confidence, disjoint=disjoint)
+    score = min(1.0, _RECOGNISED_SCALE * recognition.share, max(judged.answer.score, 0.0))
+    verdict = verdict_of(score)
+    few = f"the two share {'few' if overlap.x.high < _FEW else 'an unknown part of their'} items ({overlap.x} of X's)"
+    told = f"about {recognition.share:.0%} of the rows recognise their counterpart"
+    if disjoint:
+        reason = "None are looked for: the spaces were said to have nothing in common."
+        advice = "Leave out that they are disjoint, if they may share items after all."
+    elif judged.answer.verdict != "right":
+        reason = f"Nothing can be said of them while the map is {judged.answer.verdict}; {told}."
+        advice = judged.answer.advice
+    elif verdict == "right":
+        reason = f"{told[0].upper()}{told[1:]}, and {listed} pairs are listed."
+        advice = "Use pairs of high confidence first, and look at a few of them."
+    else:
+        reason = f"{told[0].upper()}{told[1:]}: {few}, or their rows look too much alike; {listed} pairs are listed."
+        advice = "Use the map, which needs no pairs; look at the pairs that are listed before you use them."
+    mutual = float(alignment.match.mutual.float().mean())
+    pairs = Answer(score, verdict, reason, advice)
+    return Health(judged.answer, pairs, overlap, recognition.share, judged.closeness, judged.agreement, mutual)
+
+
+def _overlap(problem: Problem, confidence: Confidence, *, disjoint: bool) -> Overlap:
+    """What is shared, as the seeds tell it that were recognised without their own pairs; unknown without a map."""
+    seeds, unaided = len(problem.seeds_x), confidence.unaided
+    if disjoint:  # but for the seeds
+        known = [seeds / len(rows) for rows in (problem.x, problem.y)]
+        return Overlap(*(Interval(share, share, share) for share in known))
+    if confidence.trust == 0:
+        return Overlap(Interval(None, 0.0, 1.0), Interval(None, 0.0, 1.0))
+    found = (unaided.partner[problem.seeds_x] == problem.seeds_y) & unaided.mutual[problem.seeds_x]
+    return estimate_overlap(confidence.recognition, seeds, int(found.sum()))
 
 
 def _probable_pairs(confidence: Confidence, least: float) -> NDArray[np.int64]:
@@ -108,8 +157,8 @@ def _to_learn_from(trusted: Problem, confidence: Confidence) -> tuple[Tensor, Te
     whether any is: what the pairs have in common is then better evidence than how sure each of them is.
     """
     rows_x, rows_y = confidence.match.pairs()
-    probable = torch.from_numpy(confidence.paired >= _PROBABLE).to(rows_x.device)[rows_x]
-    if confidence.trust == 1 and int(probable.sum()) >= _FEWEST_PAIRS:
+    probable = torch.from_numpy(confidence.paired >= PROBABLE).to(rows_x.device)[rows_x]
+    if confidence.trust == 1 and int(probable.sum()) >= PAIRS_PER_DIM * min(trusted.x.dim, trusted.y.dim):
         rows_x, rows_y = rows_x[probable], rows_y[probable]
     new = ~(torch.isin(rows_x, trusted.seeds_x) | torch.isin(rows_y, trusted.seeds_y))
     return (

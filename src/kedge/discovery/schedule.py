@@ -12,6 +12,9 @@ FINGERPRINT_ROWS = 20_000
 FINISH_ROWS = 30_000
 """Of at most so many rows of X the map is fitted while it is finished; the last match is of all."""
 
+SOFT_ROWS = 10_000
+"""Of at most so many rows of a space the soft finish takes its rotation."""
+
 # With fewer seeds than this, fingerprints help them from the first attempt on.
 _FEW_SEEDS = 10
 

@@ -3,7 +3,7 @@
 run.json              version, settings, inputs, health, iterations, timings
 anchors.tsv           x, y, confidence, seed           anchors.safetensors   the vectors behind it
 pairs.tsv             x, y, confidence, best first     match.safetensors     a partner for every row of X
-seeds.tsv             x, y, suspect, found             map.safetensors       the maps, the centres, the whitening
+seeds.tsv             x, y, suspect, closer, found     map.safetensors       the maps, the centres, the whitening
 unmatched.tsv         space, key: rows in no pair      model.safetensors     the pair model of shared coordinates
 """
 
@@ -23,7 +23,7 @@ from safetensors.numpy import load_file
 from safetensors.numpy import save as serialize
 
 from kedge import __version__
-from kedge.discovery.judgement import VERDICTS, Health
+from kedge.discovery.health import Health
 from kedge.discovery.paper import PaperSettings
 from kedge.discovery.schedule import Schedule
 from kedge.discovery.steps import Step
@@ -35,7 +35,7 @@ from kedge.spaces.pairs import read_table, write_table
 if TYPE_CHECKING:
     from kedge.discovery.estimator import AnchorDiscovery
 
-FORMAT = 3
+FORMAT = 4
 # What a loaded run knows of how it was made.
 _PROVENANCE = ("kedge", "inputs", "limit", "timings", "machine")
 # Attributes with keys: the table each lives in, and the array with as many rows.
@@ -56,6 +56,7 @@ _ARRAYS = {
         "snapped_anchors",
         "seeds",
         "seed_is_suspect",
+        "seed_closer",
         "seed_vectors_x",
         "seed_vectors_y",
     ),
@@ -118,11 +119,15 @@ def save(discovery: AnchorDiscovery, folder: Path, *, overwrite: bool) -> None:
         )
         write_table(
             temporary / "seeds.tsv",
-            ("x", "y", "suspect", "found"),
+            ("x", "y", "suspect", "closer", "found"),
             (
-                (x, y, str(int(suspect)), found)
-                for (x, y), suspect, found in zip(
-                    discovery.seed_keys_, discovery.seed_is_suspect_, discovery.seed_found_keys_, strict=True
+                (x, y, str(int(suspect)), f"{closer:g}", found)
+                for (x, y), suspect, closer, found in zip(
+                    discovery.seed_keys_,
+                    discovery.seed_is_suspect_,
+                    discovery.seed_closer_,
+                    discovery.seed_found_keys_,
+                    strict=True,
                 )
             ),
         )
@@ -167,7 +172,7 @@ def load(folder: str | Path) -> AnchorDiscovery:
         settings["schedule"] = settings["schedule"] and Schedule(**settings["schedule"])
         settings["paper"] = settings["paper"] and PaperSettings(**settings["paper"])
         discovery = AnchorDiscovery(**settings)
-        discovery.health_ = Health(**run["health"])
+        discovery.health_ = Health.of(run["health"])
         discovery.history_ = tuple(Step(**step) for step in run["history"])
         discovery.n_iter_, discovery.converged_ = int(run["iterations"]), bool(run["converged"])
         discovery.length_x_, discovery.length_y_ = float(run["length_x"]), float(run["length_y"])
@@ -227,14 +232,14 @@ def _is_complete(run: Mapping[str, Any]) -> bool:
         return False
     if not all(isinstance(run.get(part, {}), dict) for part in ("timings", "machine")):
         return False
-    health = run["health"]
+    try:
+        Health.of(run["health"])
+    except (TypeError, KeyError, ValueError):
+        return False
     return (
         {"kedge", "iterations", "converged"} <= set(run)
         and all(isinstance(file, dict) and {"file", "sha256"} <= set(file) for file in run["inputs"].values())
         and {"method", "random_state"} <= set(run["settings"])
-        and set(health) == {field.name for field in fields(Health)}
-        and health["verdict"] in VERDICTS
-        and isinstance(health["score"], float)
     )
 
 
@@ -254,7 +259,13 @@ def _check_arrays(
     shapes = {
         **dict.fromkeys(("anchors_x", "anchors_y", "anchor_confidence", "anchor_is_seed"), (a,)),
         **{"anchor_vectors": (a, dx), "free_anchors": (a, dy), "snapped_anchors": (a, dy)},
-        **{"seeds": (s, 2), "seed_is_suspect": (s,), "seed_vectors_x": (s, dx), "seed_vectors_y": (s, dy)},
+        **{
+            "seeds": (s, 2),
+            "seed_is_suspect": (s,),
+            "seed_closer": (s,),
+            "seed_vectors_x": (s, dx),
+            "seed_vectors_y": (s, dy),
+        },
         **{"map": (dx, dy), "map_back": (dy, dx)},
         **{"match": (n,), "confidence": (n,), "pairs": (p, 2), "pair_confidence": (p,)},
         **{"directions_x": (dx, c), "directions_y": (dy, c), "correlations": (c,)},

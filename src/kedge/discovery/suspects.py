@@ -1,4 +1,4 @@
-"""Which seeds look wrong, once an alignment is there that does not depend on any one of them."""
+"""Which seeds are doubtful, once an alignment is there that does not depend on any one of them."""
 
 from __future__ import annotations
 
@@ -14,20 +14,23 @@ _CLOSER_ROWS = 0.05
 _ROUNDING = 1e-5
 
 
-def suspect_seeds(problem: Problem, x: Rows, y: Rows) -> Tensor:
-    """Mask (s,) of the seeds whose rows are nowhere near each other.
+def rows_closer(problem: Problem, x: Rows, y: Rows) -> Tensor:
+    """How many rows are closer to a seed's rows than they are to each other (s,): the mean over both directions.
 
     x (n, c) and y (m, c) are the problem's rows as read without their own pairs; their inner product is similarity.
     """
     source, target = x.take(problem.seeds_x), y.take(problem.seeds_y)
     similarity = (source * target).sum(dim=1)
-    closer_y = sum(_closer(source, piece, similarity, problem.budget) for piece in y.pieces())
-    closer_x = sum(_closer(target, piece, similarity, problem.budget) for piece in x.pieces())
-    share_x, share_y = (
-        processes().sum(torch.as_tensor(count, device=similarity.device)) / len(rows)
-        for count, rows in ((closer_x, x), (closer_y, y))
-    )
-    return share_x + share_y > 2 * _CLOSER_ROWS
+    counts = torch.zeros_like(similarity, dtype=torch.int64)
+    for rows, others in ((source, y), (target, x)):
+        for piece in others.pieces():
+            counts += _closer(rows, piece, similarity, problem.budget)
+    return processes().sum(counts).double() / 2
+
+
+def suspect_seeds(problem: Problem, closer: Tensor) -> Tensor:
+    """Mask (s,) of the seeds whose rows are nowhere near each other: so many rows (s,) are closer to one of them."""
+    return 2 * closer > _CLOSER_ROWS * (len(problem.x) + len(problem.y))
 
 
 def _closer(seeds: Tensor, others: Tensor, similarity: Tensor, budget: int) -> Tensor:

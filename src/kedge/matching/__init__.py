@@ -7,6 +7,7 @@ from kedge.matching.csls import Match, hubness, match_csls
 from kedge.matching.neighbours import best_partners, greatest, top_k
 from kedge.matching.processes import Processes, processes, several_processes
 from kedge.matching.rows import Rows, as_rows
+from kedge.matching.seconds import second_margins
 from kedge.matching.sinkhorn import SinkhornResult, epsilon_schedule, sinkhorn
 from kedge.matching.softmin import BlockedSoftmin, Softmin
 from kedge.matching.transport import TransportStep, transport_step
@@ -31,6 +32,7 @@ __all__ = [
     "match_csls",
     "processes",
     "row_blocks",
+    "second_margins",
     "several_processes",
     "sinkhorn",
     "top_k",

@@ -22,11 +22,13 @@ class Match:
 
     `partner` (n,) are rows of Y; `margin` (n,) is by how much a row's partner beats the best alternative, of
     the row or of the partner, whichever is closer: positive for mutual nearest neighbours, negative for
-    rows whose partner prefers another. `column_hubness` (m,) is what was taken off the similarity.
+    rows whose partner prefers another. `row_hubness` (n,) and `column_hubness` (m,) are what was taken off the
+    similarity.
     """
 
     partner: Tensor
     margin: Tensor
+    row_hubness: Tensor
     column_hubness: Tensor
 
     @property
@@ -56,4 +58,4 @@ def match_csls(
     column_hubness = hubness(b, a, neighbours, budget=budget)
     partner, margin = best_partners(a, b, row_hubness, column_hubness, budget=budget)
     # Exact ties (two equal rows) are nobody's first choice: their margin is 0.
-    return Match(partner, margin, column_hubness)
+    return Match(partner, margin, row_hubness, column_hubness)

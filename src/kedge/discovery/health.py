@@ -1,0 +1,82 @@
+"""The two label-free answers to "did it work?": is the map right, and are the pairs right?
+
+They come apart where two files hold the same kind of things but few, or none, of the same things: the map is then as
+right as ever, and there is hardly a pair to be found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+Verdict = Literal["right", "doubtful", "not right"]
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+
+RIGHT, DOUBTFUL = 0.3, 0.15
+"""Least scores of the two better verdicts."""
+
+
+def verdict_of(score: float) -> Verdict:
+    """What a score comes to."""
+    return "right" if score >= RIGHT else "doubtful" if score >= DOUBTFUL else "not right"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """To one of the two questions: `score` in [0, 1], a verdict, and one sentence each of reason and advice."""
+
+    score: float
+    verdict: Verdict
+    reason: str
+    advice: str
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A share, and where it lies with 90 % probability; `estimate` is None where only bounds can be given."""
+
+    estimate: float | None
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        if self.estimate is None:
+            return f"at least {self.low:.0%}" if self.low >= 0.01 else "unknown"
+        return f"about {self.estimate:.0%}, between {100 * self.low:.0f} and {self.high:.0%}"
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """The shares of the items of X and of Y that the other space has too."""
+
+    x: Interval
+    y: Interval
+
+
+@dataclass(frozen=True)
+class Health:
+    """Both answers, and what they rest on.
+
+    `recognised` is about the share of the rows of the smaller space that recognise their counterpart; `closeness` and
+    `agreement` say by how much the map beats the best of some random starts in how close it brings the spaces and in how
+    far two halves of the rows agree about it (None where that was not needed, or could not be measured); `mutual` is the
+    share of rows of X in mutual pairs.
+    """
+
+    map: Answer
+    pairs: Answer
+    overlap: Overlap
+    recognised: float
+    closeness: float | None
+    agreement: float | None
+    mutual: float
+
+    @classmethod
+    def of(cls, stored: Mapping[str, Any]) -> Health:
+        """From what `asdict` made of one; anything else is a `TypeError`, `KeyError` or `ValueError`."""
+        answers = {name: Answer(**stored[name]) for name in ("map", "pairs")}
+        if any(answer.verdict not in VERDICTS or not 0 <= answer.score <= 1 for answer in answers.values()):
+            raise ValueError("a verdict or a score is none")
+        overlap = Overlap(**{side: Interval(**stored["overlap"][side]) for side in ("x", "y")})
+        return cls(**{**stored, **answers, "overlap": overlap})
