@@ -79,7 +79,8 @@ def test_discover_says_how_it_went_and_writes_the_run(folder, capsys, tmp_path):
     files = [folder / "x.npz", folder / "y.vec"]
     assert run("discover", *files, "--seeds", folder / "seeds.tsv", "--anchors", "100", "--out", tmp_path / "run") == 0
     captured = capsys.readouterr()
-    assert "ALIGNED" in captured.out
+    assert "The map is RIGHT" in captured.out
+    assert "The pairs are RIGHT" in captured.out
     pairs = len(read_table(tmp_path / "run" / "pairs.tsv"))
     assert re.search(rf"^{pairs} pairs \(about \d+ % right\) and 100 anchors in ", captured.out, flags=re.MULTILINE)
     assert f"no match: {2000 - pairs} of 2000 rows of X, {2000 - pairs} of 2000 rows of Y" in captured.out
@@ -122,7 +123,7 @@ def test_discover_json_and_options(folder, capsys, tmp_path):
     assert result["whitening"] == 0
     assert result["maps"] == json.loads((tmp_path / "run" / "run.json").read_text())["maps"]
     assert {"kind", "own_rank", "overlap"} == set(result["maps"]["map"]) == set(result["maps"]["map_back"])
-    assert result["health"]["verdict"] == "aligned"
+    assert result["health"]["map"]["verdict"] == "right"
     assert [row["x"] for row in read_table(tmp_path / "run" / "anchors.tsv")] == ["water", "music", "school"]
     assert all(float(row["confidence"]) >= 0.9 for row in read_table(tmp_path / "run" / "pairs.tsv"))
     settings = json.loads((tmp_path / "run" / "run.json").read_text())["settings"]
@@ -136,7 +137,7 @@ def test_discover_and_evaluate_without_seeds(folder, capsys, tmp_path):
     captured = capsys.readouterr()
     assert "no seeds" in captured.err
     result = json.loads(captured.out)
-    assert result["health"]["verdict"] == "aligned"
+    assert result["health"]["map"]["verdict"] == "right"
     assert 0.5 <= result["expected_precision"] <= 1
     assert result["unmatched"] == {"x": 2000 - result["pairs"], "y": 2000 - result["pairs"]}
     assert result["suspect_seeds"] == []
@@ -206,7 +207,7 @@ def test_check_says_how_many_seeds_are_advisable(folder, capsys):
         f"Y: {files[1]}, 2000 rows, 100 dimensions, 20.0 rows a dimension\n",
         "equal keys in both: 2000",
         "if equal keys mean the same things, give them as seeds",
-        "ALIGNED (health",
+        "The map is RIGHT (",
         "advice: no seeds are needed",
         "caution: fewer than 10 rows a dimension (in X)",
     ):
@@ -214,7 +215,7 @@ def test_check_says_how_many_seeds_are_advisable(folder, capsys):
     result = run_json(capsys, "check", *files)
     assert set(result) == {"x", "y", "equal_keys", "health", "advisable_seeds", "advice", "seconds"}
     assert result["x"] == {"file": str(files[0]), "rows": 2000, "dimensions": 300, "rows_per_dimension": 6.67}
-    assert (result["equal_keys"], result["advisable_seeds"], result["health"]["verdict"]) == (2000, 0, "aligned")
+    assert (result["equal_keys"], result["advisable_seeds"], result["health"]["map"]["verdict"]) == (2000, 0, "right")
     assert result["advice"].startswith("no seeds are needed")
 
 
@@ -242,7 +243,7 @@ def test_a_bar_for_every_attempt(monkeypatch):
         on_step(Step("anneal", 5, 100, {}, "attempt 2 of 3"))
     lines = re.sub("\x1b\\[[^A-Za-z]*[A-Za-z]", "\n", shown.getvalue()).splitlines()
     told = [line for line in lines if line.startswith("kedge:")]
-    assert told == ["kedge: attempt 1 of 3", "kedge: attempt 1 of 3 came to health 0.12", "kedge: attempt 2 of 3"]
+    assert told == ["kedge: attempt 1 of 3", "kedge: attempt 1 of 3 came to a score of 0.12", "kedge: attempt 2 of 3"]
     # What was drawn last: only the bar that is still going has its total left.
     bars = [line for line in lines if " 3/3 " in line or " 1/1 " in line or " 5/100 " in line]
     assert [bar[:22].strip() for bar in bars[-3:]] == ["annealing", "what chance reaches", "annealing"]
@@ -404,9 +405,9 @@ def test_convert_and_info(folder, capsys, tmp_path):
     assert described["norms"]["least"] <= described["norms"]["mean"] <= described["norms"]["greatest"]
     assert run("info", folder / "x.npz") == 0
     assert "2000 rows, 300 dimensions" in capsys.readouterr().out
-    assert run_json(capsys, "info", folder / "run")["health"]["verdict"] == "aligned"
+    assert run_json(capsys, "info", folder / "run")["health"]["map"]["verdict"] == "right"
     assert run("info", folder / "run") == 0
-    assert "aligned" in capsys.readouterr().out
+    assert "right (1.00): About" in capsys.readouterr().out
 
 
 def test_demo(capsys, tmp_path):
@@ -433,9 +434,9 @@ def test_an_unhealthy_result_is_written_and_exits_with_3(unrelated, capsys, tmp_
     arguments = ["discover", *unrelated, "--seeds", tmp_path / "seeds.tsv", "--anchors", "50"]
     assert run(*arguments, "--out", tmp_path / "run") == 3
     captured = capsys.readouterr()
-    assert "NOT ALIGNED" in captured.out
+    assert "The map is NOT RIGHT" in captured.out
     assert "0 pairs and 50 anchors" in captured.out  # no word of how many of none are right
-    assert "seeds look wrong" not in captured.out  # nothing is known that could contradict them
+    assert "set aside" not in captured.out  # nothing is known that could contradict them
     assert "WARNING" in captured.err
     assert "more seeds" in captured.err
     assert (tmp_path / "run" / "pairs.tsv").exists()

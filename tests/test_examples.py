@@ -19,7 +19,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.ipynb"))
 MISSING = [name for name in ("nbclient", "nbformat", "ipykernel", "matplotlib") if find_spec(name) is None]
 
 MOST_BYTES = 250_000
-VERDICT = re.compile(r"^(?:not aligned|doubtful|aligned)\b", re.IGNORECASE | re.MULTILINE)
+VERDICT = re.compile(r"^The (?:map|pairs) (?:is|are) (?:not right|doubtful|right)\b", re.IGNORECASE | re.MULTILINE)
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
 ABSOLUTE_PATH = re.compile(r"(?<![\w.:/])/(?:home|root|work|tmp|usr|opt|mnt|var|Users|private)/|[A-Z]:\\\\|file://")
 EXAMPLE = pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)

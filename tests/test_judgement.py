@@ -1,48 +1,114 @@
-"""Health must tell success from failure, and confidence must be worth something."""
+"""The two answers must tell success from failure, and confidence must be worth something."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
-from kedge import AnchorDiscovery, Schedule
-from kedge.discovery.confidence import _probabilities
-from kedge.discovery.judgement import _health
+from kedge import AnchorDiscovery, Embeddings, Schedule
+from kedge.discovery.journal import Journal
+from kedge.discovery.judgement import Judge
 from kedge.discovery.problem import Problem
+from kedge.discovery.recognition import Recognition
 from kedge.matching import Rows
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_wrong_seeds_are_not_called_aligned(words, seed):
+def test_wrong_seeds_do_not_make_a_right_map(words, seed):
     x, y = words
     chance = np.random.default_rng(seed)
     wrong = np.stack([chance.choice(len(x), 15, replace=False), chance.choice(len(y), 15, replace=False)], axis=1)
     # One attempt from the seeds alone; fingerprints would find the way in spite of them.
     discovery = AnchorDiscovery(n_anchors=50, schedule=Schedule(), min_confidence=0, device="cpu").fit(x, y, wrong)
-    assert discovery.health_.verdict == "not aligned"
-    assert discovery.health_.score < 0.15
+    health = discovery.health_
+    assert (health.map.verdict, health.pairs.verdict) == ("not right", "not right")
+    assert health.map.score < 0.15
     assert len(discovery.pairs_) > 500
     assert discovery.pair_confidence_.max() == 0
-    assert "seeds" in discovery.health_.advice
+    assert "seeds" in health.map.advice
+    assert str(health.overlap.x) == "unknown"
     assert not discovery.seed_is_suspect_.any()  # nothing is known about them
 
 
-def test_unrelated_spaces_are_not_called_aligned(words):
+def test_unrelated_spaces_have_no_map_and_no_pairs(words):
     noise = np.random.default_rng(0).standard_normal((2000, 100)).astype(np.float32)
     seeds = np.stack([np.arange(15), np.arange(15)], axis=1)
     discovery = AnchorDiscovery(n_anchors=50, device="cpu").fit(words[0], noise, seeds)
-    assert discovery.health_.verdict == "not aligned"
+    assert discovery.health_.map.verdict == "not right"
     assert len(discovery.pairs_) == 0  # no pair is invented
     assert len(discovery.unmatched_keys_x_) == 2000
 
 
 def test_health_says_what_it_measured(fitted):
     health = fitted.health_
-    assert 0 <= health.chance < health.agreement <= 1
-    assert health.score == pytest.approx((health.agreement - health.chance) / (1 - health.chance))
+    assert (health.map.verdict, health.pairs.verdict) == ("right", "right")
+    assert health.recognised > 0.95
+    assert f"About {health.recognised:.0%} of the rows recognise their counterpart" in health.pairs.reason
+    assert f"{len(fitted.pairs_)} pairs are listed" in health.pairs.reason
     assert health.mutual == pytest.approx(len(fitted.pairs_) / len(fitted.match_), abs=0.02)
-    assert f"{health.agreement:.0%}" in health.reason
+    assert health.closeness is None  # rows that recognise each other are proof enough
+    for interval in (health.overlap.x, health.overlap.y):
+        assert interval.low <= 1.0 <= interval.high + 1e-9
+        assert interval.estimate > 0.9
+
+
+def test_with_nothing_in_common_the_map_is_right_and_no_pairs_are_listed(words):
+    """Fifteen seeds are all that two lists of a thousand words share; words that neither has seen try the map."""
+    x, y = words
+    order = np.random.default_rng(0).permutation(len(x)).tolist()
+    unseen, seeded, left, right = order[:200], order[200:215], order[215:1100], order[1100:]
+    first, second = x.take(seeded + left), y.take(y.rows([x.keys[row] for row in seeded + right]))
+    seeds = [(x.keys[row], x.keys[row]) for row in seeded]
+    for disjoint in (False, True):
+        discovery = AnchorDiscovery(n_anchors=50, disjoint=disjoint, device="cpu").fit(first, second, seeds)
+        health = discovery.health_
+        found = set(discovery.pair_keys_) - set(seeds)
+        assert len(found) <= 0.01 * len(first), disjoint
+        assert health.pairs.verdict == "not right", disjoint
+        assert health.overlap.x.low <= 15 / 900 <= health.overlap.x.high, disjoint
+        keys = [x.keys[row] for row in unseen]
+        near = discovery.shared_x(x.take(unseen)) @ discovery.shared_y(y.take(y.rows(keys))).T
+        assert (near.argmax(axis=1) == np.arange(len(keys))).mean() > 0.5, disjoint
+    assert "nothing in common" in health.pairs.reason
+
+
+def test_half_of_the_items_in_common_are_found_to_be_half(words):
+    x, y = words
+    order = np.random.default_rng(1).permutation(len(x)).tolist()
+    first, second = x.take(order[:1300]), y.take(y.rows([x.keys[row] for row in order[650:1950]]))
+    shared = [x.keys[row] for row in order[650:1300]]
+    discovery = AnchorDiscovery(n_anchors=50, device="cpu").fit(first, second, [(key, key) for key in shared[:15]])
+    overlap = discovery.health_.overlap.x
+    assert overlap.low < 0.5 < overlap.high
+    assert overlap.estimate == pytest.approx(0.5, abs=0.15)
+    right = np.mean([left == other for left, other in discovery.pair_keys_])
+    assert right == pytest.approx(discovery.pair_confidence_.mean(), abs=0.07)
+
+
+def test_a_space_and_its_mirror_image_cannot_be_told_apart_without_seeds(words):
+    x, y = words
+    doubled = []
+    for space in (x.take(range(600)), y.take(y.rows(x.keys[:600]))):
+        rows = space.vectors / np.linalg.norm(space.vectors, axis=1, keepdims=True)
+        rows = rows - rows.mean(axis=0)
+        doubled.append(np.concatenate([rows, -rows]))
+    discovery = AnchorDiscovery(n_anchors=50, device="cpu").fit(*doubled)
+    assert discovery.health_.map.verdict != "right"
+    assert len(discovery.pairs_) == 0
+
+
+def test_seeds_that_are_close_but_wrong_are_told_in_the_order_of_doubt(words, word_seeds):
+    x, y = words
+    good = word_seeds[:13]
+    near, far = ("mother", "father"), ("music", "water")
+    assert all(left in x.row_of and right in y.row_of for left, right in (near, far))
+    discovery = AnchorDiscovery(n_anchors=50, device="cpu").fit(x, y, [*good, near, far])
+    closer = dict(zip(discovery.seed_keys_, discovery.seed_closer_.tolist(), strict=True))
+    assert 0 < closer[near] < closer[far]
+    assert max(closer[seed] for seed in good) < closer[near]
 
 
 def test_confidence_separates_right_from_wrong(words, word_seeds):
@@ -60,43 +126,58 @@ def test_confidence_separates_right_from_wrong(words, word_seeds):
     assert surest.mean() > right.mean() + 0.01
 
 
-def problem(seeds=15, centred=True):
-    rows = torch.eye(20)
-    return Problem(Rows.shared(rows), Rows.shared(rows), torch.arange(seeds), torch.arange(seeds), 2**20, centred)
+class Fixed(Judge):
+    """A judge of rows that recognise each other as told, and of a map that stands as told."""
+
+    def __init__(self, recognised, standing=None, seeds=15, centred=True, rows=100, illusion=0.0):
+        space = Rows.shared(torch.eye(rows))
+        chosen = torch.arange(seeds)
+        super().__init__(Problem(space, space, chosen, chosen, 2**20, centred), 0, Journal())
+        self._told = Recognition(recognised * rows, 0.01 * rows, rows, rows), standing
+        self.__dict__["_illusion"] = illusion
+
+    def _recognition(self, match):
+        return self._told[0]
+
+    def _standing(self, match, *, random_rivals):
+        return self._told[1]
 
 
 def test_the_reasons_say_what_was_measured():
-    nothing = _health(None, [0.1], 0.5, problem())
+    nothing = Fixed(0.0, rows=20).judge(None).answer
     assert (nothing.verdict, nothing.score) == ("doubtful", 0)
     assert "Nothing can be said" in nothing.reason
-    unmeasured = _health(0.9, [], 0.5, problem())
-    assert unmeasured.verdict == "doubtful"
-    assert "Chance could not be measured" in unmeasured.reason
-    assert "random start" not in unmeasured.reason
-    verdicts = [_health(rate, [0.1, 0.2], 0.5, problem()).verdict for rate in (0.9, 0.4, 0.3)]
-    assert verdicts == ["aligned", "doubtful", "not aligned"]
+    verdicts = [Fixed(0.0, (gain, gain)).judge(None).answer.verdict for gain in (0.5, 0.2, 0.05)]
+    assert verdicts == ["right", "doubtful", "not right"]
+    assert "20% closer than the best of 3 random starts" in Fixed(0.0, (0.2, 0.9)).judge(None).answer.reason
+    # Closer, but the halves of the rows do not agree about it: right about topics, and nothing else.
+    assert Fixed(0.0, (0.5, 0.1)).judge(None).answer.verdict == "not right"
+    recognised = Fixed(0.4).judge(None)
+    assert (recognised.answer.verdict, recognised.surely) == ("right", True)
+    assert "About 40% of the rows recognise" in recognised.answer.reason
+    # What a random start seems to recognise too is no evidence.
+    assert not Fixed(0.4, (0.0, 0.0), illusion=0.35).judge(None).surely
+    upside_down = Fixed(0.4, (0.0, 0.0), seeds=0).judge(None).answer
+    assert (upside_down.verdict, "mirror image" in upside_down.reason) == ("doubtful", True)
 
 
 def test_the_advice_fits_what_was_done():
-    assert "there were 2, 15 are enough" in _health(0.2, [0.2], 0.5, problem(seeds=2)).advice
-    assert "Centre the spaces" in _health(0.2, [0.2], 0.5, problem(centred=False)).advice
-    assert "Centre the spaces" in _health(None, [], 0.5, problem(centred=False)).advice
-    assert "check that they are right" in _health(0.2, [0.2], 0.5, problem()).advice
-    assert "share too few items" in _health(0.4, [0.2], 0.5, problem()).advice
+    failed = (0.0, 0.0)
+    assert "there were 2, 15 are enough" in Fixed(0.0, failed, seeds=2).judge(None).answer.advice
+    assert "Centre the spaces" in Fixed(0.0, failed, centred=False).judge(None).answer.advice
+    assert "Centre the spaces" in Fixed(0.0, centred=False, rows=20).judge(None).answer.advice
+    assert "check that they are right" in Fixed(0.0, failed).judge(None).answer.advice
+    assert "whose place you know" in Fixed(0.0, (0.2, 0.2)).judge(None).answer.advice
 
 
-def test_probabilities_undo_a_known_mixture():
-    """700 true pairs with great margins and 300 false ones with small margins, as many as the measured rate implies."""
-    chance = np.random.default_rng(0)
-    true, false, measured = chance.normal(3, 0.5, 700), chance.exponential(0.5, 300), chance.exponential(0.5, 400)
-    at, probability = _probabilities(np.concatenate([true, false]), measured, taken=1000, unpaired=450)
-    assert (np.diff(at) > 0).all()
-    assert (np.diff(probability) >= 0).all()
-    assert np.interp(0.3, at, probability) < 0.1
-    assert np.interp(3.0, at, probability) > 0.95
-    assert np.interp(np.concatenate([true, false]), at, probability).mean() == pytest.approx(0.7, abs=0.03)
+def test_a_share_of_a_recognition_is_that_of_the_smaller_space():
+    recognition = Recognition(count=50.0, error=5.0, rows_x=100, rows_y=400)
+    assert (recognition.share, recognition.share_error) == (0.5, 0.05)
+    assert recognition.less(0.2).count == 30
+    assert replace(recognition, count=5.0).less(0.2).count == 0
 
 
-def test_without_a_false_pair_every_pair_is_sure():
-    _, probability = _probabilities(np.linspace(0.1, 1, 50), np.empty(0), taken=10, unpaired=5)
-    assert (probability == 1).all()
+def test_embeddings_with_numbers_for_keys_are_judged_alike(words):
+    x, y = (Embeddings([str(row) for row in range(300)], space.vectors[:300]) for space in words)
+    discovery = AnchorDiscovery(n_anchors=20, device="cpu").fit(x, y, [(str(row), str(row)) for row in range(15)])
+    assert discovery.health_.map.verdict in ("right", "doubtful", "not right")

@@ -52,9 +52,9 @@ def page(tmp_path_factory, fitted, words):
 
 
 def test_the_page_says_what_the_run_says(page, fitted, words):
-    assert f'<span class="badge">{fitted.health_.verdict}</span>' in page
-    assert fitted.health_.reason in page
-    assert fitted.health_.advice in page
+    assert f'<span class="badge">{fitted.health_.map.verdict}</span>' in page
+    assert fitted.health_.map.reason in page
+    assert fitted.health_.pairs.advice in page
     assert f"<b>{len(fitted.pairs_):,}</b>" in page
     data = json.loads(unpacked(page, "contents"))
     assert list(zip(*data["keys"], strict=False))[: data["pairs"]] == fitted.pair_keys_
@@ -226,8 +226,8 @@ def test_a_run_that_failed_says_so_and_shows_what_there_is(rotated, tmp_path):
     truth = Comparison(evaluate(nothing, x, y, gold, complete=True), Truth(x, y, gold, complete=True))
     write_report(tmp_path / "failed.html", nothing, x, y, gold=truth)
     page = (tmp_path / "failed.html").read_text()
-    assert nothing.health_.verdict != "aligned"
-    assert f'<span class="badge">{nothing.health_.verdict}</span>' in page
+    assert nothing.health_.map.verdict != "right"
+    assert f'<span class="badge">{nothing.health_.map.verdict}</span>' in page
     assert "It worked." not in page
     assert "No pair is probable enough" in page
     assert 'value="seeds"' not in page

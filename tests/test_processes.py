@@ -60,7 +60,7 @@ def alone(folder):
 def test_the_result_is_that_of_one_process(folder, alone, count):
     done = torchrun(count, "-m", "kedge", *arguments(folder, f"run{count}", "--json"))
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["health"]["verdict"] == "aligned"  # printed once
+    assert json.loads(done.stdout)["health"]["map"]["verdict"] == "right"  # printed once
     assert f"{count} processes" in done.stderr
     together = load(folder / f"run{count}")
     ours, theirs = set(together.pair_keys_), set(alone.pair_keys_)
@@ -68,7 +68,7 @@ def test_the_result_is_that_of_one_process(folder, alone, count):
     assert np.mean(together.match_ == alone.match_) >= 0.999
     np.testing.assert_array_equal(together.anchors_x_, alone.anchors_x_)
     np.testing.assert_allclose(together.map_, alone.map_, atol=1e-3)
-    assert together.health_.score == pytest.approx(alone.health_.score, abs=0.02)
+    assert together.health_.map.score == pytest.approx(alone.health_.map.score, abs=0.02)
     assert len(together.history_) == len(alone.history_)
     assert not (folder / f"run{count}.checkpoint").exists()
 
@@ -84,7 +84,7 @@ def test_no_seeds_and_anchors_far_apart_work_in_processes_too(folder):
     assert main(command("farthest1")) == 0
     ours, theirs = load(folder / "farthest2"), load(folder / "farthest1")
     np.testing.assert_array_equal(ours.anchors_x_, theirs.anchors_x_)
-    assert ours.health_.verdict == theirs.health_.verdict
+    assert ours.health_.map.verdict == theirs.health_.map.verdict
     assert np.mean(ours.match_ == theirs.match_) >= 0.99
 
 
@@ -169,7 +169,7 @@ def test_when_one_dies_all_stop_and_nothing_half_written_is_left(folder, tmp_pat
     # What was reached before is kept, and one process can go on from it.
     assert (folder / "dead.checkpoint").is_dir()
     assert main(arguments(folder, "dead", "--resume")) == 0
-    assert load(folder / "dead").health_.verdict == "aligned"
+    assert load(folder / "dead").health_.map.verdict == "right"
     assert not (folder / "dead.checkpoint").exists()
 
 

@@ -68,7 +68,7 @@ def test_files_are_readable_by_other_tools(run, fitted):
     assert confidences == sorted(confidences, reverse=True)
     description = json.loads((run / "run.json").read_text())
     assert description["kedge"] == kedge.__version__
-    assert description["health"]["verdict"] == "aligned"
+    assert description["health"]["map"]["verdict"] == "right"
     assert description["settings"]["n_anchors"] == 100
     assert description["iterations"] == len(description["history"]) == fitted.n_iter_
 
@@ -145,7 +145,7 @@ def test_tables_that_do_not_fit_are_refused(run):
         {"inputs": 5},
         {"inputs": {"x": {}}},
         {"kedge": None, "settings": {}},
-        {"health": description["health"] | {"verdict": "fine"}},
+        {"health": description["health"] | {"map": description["health"]["map"] | {"verdict": "fine"}}},
     ):
         (run / "run.json").write_text(json.dumps(description | damage))
         with pytest.raises(InputError, match="damaged or incomplete"):

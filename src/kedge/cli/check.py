@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from kedge.spaces import Embeddings
 
 _MOST_ROWS = 20_000
-# Fewer rows cannot be judged, whatever is found on them.
-_FEWEST_ROWS = 20
+# Fewer rows are not even tried, or not judged, whatever is found on them.
+_FEWEST_ROWS, _FEWEST_JUDGED = 20, 50
 _ENOUGH_ROWS_PER_DIMENSION = 10
 _ANCHORS = 10
 _ADVICE = {
-    "aligned": (0, "no seeds are needed"),
+    "right": (0, "no seeds are needed"),
     "doubtful": (5, "about 5 seeds"),
-    "not aligned": (15, "15 or more seeds, if the files hold the same kind of things at all"),
+    "not right": (15, "15 or more seeds, if the files hold the same kind of things at all"),
 }
 
 
@@ -59,10 +59,10 @@ def run(arguments: argparse.Namespace) -> int:
     x, y = (read_embeddings(path, limit=limit) for path in (arguments.x, arguments.y))
     note(f"{x.source}: {len(x)} x {x.dim}, {y.source}: {len(y)} x {y.dim}")
     health = _quick_attempt(x, y, arguments) if min(len(x), len(y)) >= _FEWEST_ROWS else None
-    if health is None or health.agreement is None or health.chance is None:
+    if health is None or min(len(x), len(y)) < _FEWEST_JUDGED:
         seeds, answer = None, "too few rows to tell; give more of both spaces"
     else:
-        seeds, answer = _ADVICE[health.verdict]
+        seeds, answer = _ADVICE[health.map.verdict]
     advice = [answer, *_cautions(x, y)]
     described = {
         "x": _described(x),
@@ -119,7 +119,7 @@ def _cautions(x: Embeddings, y: Embeddings) -> list[str]:
 
 def _print_answer(described: dict[str, Any], advice: list[str], limit: int) -> None:
     """The same for people."""
-    from kedge.cli.output import command, health_line, results
+    from kedge.cli.output import command, health_lines, results
 
     console = results()
     for name in ("x", "y"):
@@ -139,5 +139,5 @@ def _print_answer(described: dict[str, Any], advice: list[str], limit: int) -> N
             markup=False,
         )
     if described["health"]:
-        console.print(f"one attempt without seeds: {health_line(described['health'])}")
+        console.print(f"one attempt without seeds:\n{health_lines(described['health'])}")
     console.print("[bold]advice[/]: " + "\n".join(advice))

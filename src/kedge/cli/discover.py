@@ -7,7 +7,7 @@ import os
 import time
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kedge.cli.arguments import (
     add_device,
@@ -24,7 +24,7 @@ from kedge.cli.interruption import interrupted
 from kedge.cli.report import add_page
 
 if TYPE_CHECKING:
-    from kedge.discovery import AnchorDiscovery
+    from kedge.discovery import AnchorDiscovery, Answer
     from kedge.matching import Processes
     from kedge.spaces import Embeddings
 
@@ -33,7 +33,7 @@ EXIT_UNHEALTHY = 3
 _FINGERPRINT_BYTES = 16_384
 # Shared coordinates that a row has besides those it is multiplied in.
 _SHARED_BESIDES = 12
-_SUSPECTS_SHOWN = 10
+_SEEDS_SHOWN = 10
 
 
 def add_parser(verbs: Any) -> None:
@@ -47,6 +47,7 @@ def add_parser(verbs: Any) -> None:
   kedge discover x.vec y.vec --out RUN                                                          no seeds at all
   kedge discover old.npy new.safetensors --seeds seeds.csv --pairs-by row --anchors 500 --out RUN
   kedge discover x.npz y.npz --seeds s.tsv --method paper --init random --no-center --out RUN   as printed
+  kedge discover queries.npy index.npy --seeds s.tsv --disjoint --out RUN                       nothing else in common
   kedge discover x.npy y.npy --seeds s.tsv --out RUN --resume                                   go on after a stop
   torchrun --nproc-per-node 4 -m kedge discover x.npy y.npy --seeds s.tsv --out RUN             many processes
 
@@ -54,7 +55,8 @@ The seeds are two columns of keys (X, then Y): .tsv, .csv, or separated by white
 RUN gets anchors.tsv, pairs.tsv, seeds.tsv (which says which seeds look wrong), unmatched.tsv (the rows in no pair),
 run.json, and the vectors and the map as .safetensors.
 What a discovery has reached is kept in RUN.checkpoint after every round, until RUN is written.
-Exit code 3: written, but the result is not healthy (see --force); torchrun turns that into 1.""",
+Two questions are answered: is the map right, and are the pairs right? Exit code 3: written, but what was asked for, the
+map or with --require pairs the pairs, is not vouched for (see --force); torchrun turns that into 1.""",
     )
     parser.set_defaults(divides_work=True)
     add_spaces(parser)
@@ -119,7 +121,18 @@ Exit code 3: written, but the result is not healthy (see --force); torchrun turn
         action="store_true",
         help="go on with a discovery of the same files that was stopped, if there is one",
     )
-    parser.add_argument("--force", action="store_true", help="exit with 0 also when the result is not healthy")
+    parser.add_argument(
+        "--disjoint",
+        action="store_true",
+        help="the files have no item in common but the seeds: find the map without pairs, and list none",
+    )
+    parser.add_argument(
+        "--require",
+        choices=("map", "pairs"),
+        default="map",
+        help="what must be right for exit code 0 (map)",
+    )
+    parser.add_argument("--force", action="store_true", help="exit with 0 whatever the verdicts are")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -176,6 +189,7 @@ def _run(arguments: argparse.Namespace, here: Processes) -> int:
             anchor_choice=arguments.anchor_choice,
             center=not arguments.no_center,
             whiten=arguments.whiten,
+            disjoint=arguments.disjoint,
             min_confidence=arguments.min_confidence,
             memory_budget=arguments.memory,
             device=arguments.device,
@@ -205,7 +219,13 @@ def _run(arguments: argparse.Namespace, here: Processes) -> int:
             if not arguments.json:
                 tell_page(arguments.report)
     here.object_from_first(None)  # the others wait until it is written, and fail if it cannot be
-    return 0 if arguments.force or discovery.health_.verdict == "aligned" else EXIT_UNHEALTHY
+    return 0 if arguments.force or _required(discovery, arguments).verdict == "right" else EXIT_UNHEALTHY
+
+
+def _required(discovery: AnchorDiscovery, arguments: argparse.Namespace) -> Answer:
+    """The answer to the question that was asked for."""
+    health = discovery.health_
+    return health.pairs if arguments.require == "pairs" else health.map
 
 
 def _checkpoint(arguments: argparse.Namespace) -> Path:
@@ -278,22 +298,24 @@ def _tell(discovery: AnchorDiscovery, arguments: argparse.Namespace, rows_x: int
                 "unmatched": {"x": len(discovery.unmatched_keys_x_), "y": len(discovery.unmatched_keys_y_)},
                 "whitening": discovery.whitening_,
                 "maps": discovery.map_scores_,
-                "suspect_seeds": [{"x": x, "y": y, "found": found} for x, y, found in _suspects(discovery)],
+                "doubtful_seeds": [seed._asdict() for seed in _doubtful_seeds(discovery)],
                 "seconds": round(seconds, 2),
             }
         )
     else:
         _print_summary(discovery, arguments, rows_x, rows_y)
-    if health.verdict != "aligned":
-        notes().print(f"[bold red]WARNING[/] the result is {health.verdict}: do not trust it. {health.advice}")
+    required = _required(discovery, arguments)
+    if required.verdict != "right":
+        named = "pairs are" if arguments.require == "pairs" else "map is"
+        notes().print(f"[bold red]WARNING[/] the {named} {required.verdict}: do not rely on it. {required.advice}")
 
 
 def _print_summary(discovery: AnchorDiscovery, arguments: argparse.Namespace, rows_x: int, rows_y: int) -> None:
     """What was found, for people."""
-    from kedge.cli.output import command, health_line, results
+    from kedge.cli.output import command, health_lines, results
 
     console = results()
-    console.print(health_line(discovery.health_))
+    console.print(health_lines(discovery.health_))
     precision = _expected_precision(discovery)
     share = "" if precision is None else f" (about {precision * 100:.0f} % right)"
     console.print(
@@ -310,14 +332,7 @@ def _print_summary(discovery: AnchorDiscovery, arguments: argparse.Namespace, ro
     if discovery.whitening_:
         console.print(f"found on spaces whitened by {discovery.whitening_:g}")
     console.print(_told_of_map(discovery))
-    suspects = _suspects(discovery)
-    if suspects:
-        look = "looks wrong and was" if len(suspects) == 1 else "look wrong and were"
-        console.print(f"{len(suspects)} of {len(discovery.seeds_)} seeds {look} set aside:")
-        for left, right, found in suspects[:_SUSPECTS_SHOWN]:
-            console.print(f"  suspect seed: {left} = {right} (found: {found})", markup=False)
-        if len(suspects) > _SUSPECTS_SHOWN:
-            console.print(f"  and {len(suspects) - _SUSPECTS_SHOWN} more in seeds.tsv")
+    _print_doubtful_seeds(discovery)
     files = f"{arguments.out} {arguments.x} {arguments.y}"
     if not arguments.report:
         console.print(f"next: {command()} report {files}", markup=False)
@@ -340,7 +355,42 @@ def _expected_precision(discovery: AnchorDiscovery) -> float | None:
     return round(float(discovery.pair_confidence_.mean()), 4) if len(discovery.pairs_) else None
 
 
-def _suspects(discovery: AnchorDiscovery) -> list[tuple[str, str, str]]:
-    """Keys of the seeds that look wrong, each with the key found instead."""
-    seeds = zip(discovery.seed_keys_, discovery.seed_found_keys_, discovery.seed_is_suspect_, strict=True)
-    return [(left, right, found) for (left, right), found, suspect in seeds if suspect]
+class _DoubtfulSeed(NamedTuple):
+    """A seed that is not what was found: its keys, what was found for the first, and how many rows are closer."""
+
+    x: str
+    y: str
+    found: str
+    closer: float
+    suspect: bool
+
+
+def _doubtful_seeds(discovery: AnchorDiscovery) -> list[_DoubtfulSeed]:
+    """The seeds that disagree with what was found, the most doubtful first."""
+    seeds = zip(
+        discovery.seed_keys_,
+        discovery.seed_found_keys_,
+        discovery.seed_closer_.tolist(),
+        discovery.seed_is_suspect_.tolist(),
+        strict=True,
+    )
+    doubtful = [_DoubtfulSeed(left, right, found, *more) for (left, right), found, *more in seeds if found != right]
+    return sorted(doubtful, key=lambda seed: -seed.closer)
+
+
+def _print_doubtful_seeds(discovery: AnchorDiscovery) -> None:
+    """Which seeds disagree with what was found, for people."""
+    from kedge.cli.output import results
+
+    doubtful, console = _doubtful_seeds(discovery), results()
+    if not doubtful:
+        return
+    aside = sum(seed.suspect for seed in doubtful)
+    set_aside = f"; {aside} of them {'looks wrong and was' if aside == 1 else 'look wrong and were'} set aside"
+    told = f"{len(doubtful)} of {len(discovery.seeds_)} seeds disagree with what was found, the most doubtful first"
+    console.print(f"{told}{set_aside if aside else ''}:")
+    for seed in doubtful[:_SEEDS_SHOWN]:
+        told = f"{seed.closer:.0f} rows are closer" + (", set aside" if seed.suspect else "")
+        console.print(f"  {seed.x} = {seed.y} (found: {seed.found}; {told})", markup=False)
+    if len(doubtful) > _SEEDS_SHOWN:
+        console.print(f"  and {len(doubtful) - _SEEDS_SHOWN} more in seeds.tsv")

@@ -108,7 +108,7 @@ def as_json(evaluation: Evaluation, health: Health) -> dict[str, Any]:
 
 def print_evaluation(evaluation: Evaluation, health: Health, *, searching: bool = False) -> None:
     """The same as tables for people; that of searching where it is asked for."""
-    from kedge.cli.output import health_line, print_table, results
+    from kedge.cli.output import health_lines, print_table, results
     from kedge.tasks import SCORE_NAMES, SEARCH_NAMES, as_percent
 
     print_table(("anchors", *SCORE_NAMES.values()), evaluation.table())
@@ -119,4 +119,4 @@ def print_evaluation(evaluation: Evaluation, health: Health, *, searching: bool 
         f"hidden anchors found exactly {as_percent(evaluation.anchors_exact)}, "
         f"pairs: precision {as_percent(evaluation.pairs_precision)}, recall {as_percent(evaluation.pairs_recall)}"
     )
-    console.print(health_line(health))
+    console.print(health_lines(health))

@@ -11,6 +11,8 @@ from kedge.cli.arguments import add_limit, add_verb
 if TYPE_CHECKING:
     from kedge.spaces import Embeddings
 
+_ANSWERS = ("map", "pairs")
+
 
 def add_parser(verbs: Any) -> None:
     """Describe the verb."""
@@ -76,7 +78,10 @@ def _space_lines(described: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _run_lines(described: dict[str, Any]) -> list[tuple[str, str]]:
+    from kedge.discovery import Health
+
     settings, health = described["settings"], described["health"]
+    overlap = Health.of(health).overlap
     inputs = described["inputs"]
     return [
         (
@@ -89,6 +94,10 @@ def _run_lines(described: dict[str, Any]) -> list[tuple[str, str]]:
             "iterations",
             f"{described['iterations']}, {'settled' if described['converged'] else 'not settled'}",
         ),
-        ("health", f"{health['verdict']} ({health['score']:.2f}): {health['reason']}"),
-        ("advice", health["advice"]),
+        *(
+            (name, f"{health[name]['verdict']} ({health[name]['score']:.2f}): {health[name]['reason']}")
+            for name in _ANSWERS
+        ),
+        ("in both", f"{overlap.x} of X's items; {overlap.y} of Y's"),
+        *((f"{name}, advice", health[name]["advice"]) for name in _ANSWERS),
     ]

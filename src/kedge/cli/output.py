@@ -18,7 +18,7 @@ from rich.table import Table
 if TYPE_CHECKING:
     from kedge.discovery import Health
 
-_COLOURS = {"aligned": "green", "doubtful": "yellow", "not aligned": "red"}
+_COLOURS = {"right": "green", "doubtful": "yellow", "not right": "red"}
 
 
 _WIDEST = 1000
@@ -63,10 +63,14 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     console.print(table)
 
 
-def health_line(health: Health) -> str:
-    """The verdict in one line, with colour markup."""
-    colour = _COLOURS[health.verdict]
-    return f"[bold {colour}]{health.verdict.upper()}[/] (health {health.score:.2f}): {health.reason}"
+def health_lines(health: Health) -> str:
+    """Both answers, a line each, and what is shared, with colour markup."""
+    answers = (("The map is", health.map), ("The pairs are", health.pairs))
+    lines = [
+        f"{begin} [bold {_COLOURS[answer.verdict]}]{answer.verdict.upper()}[/] ({answer.score:.2f}): {answer.reason}"
+        for begin, answer in answers
+    ]
+    return "\n".join([*lines, f"In both: {health.overlap.x} of X's items; {health.overlap.y} of Y's."])
 
 
 def note(message: str) -> None:

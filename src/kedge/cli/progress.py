@@ -24,7 +24,7 @@ _LABELS = {
     "fingerprints": "fingerprints",
     "anneal": "annealing",
     "finish": "finishing on all rows",
-    "chance": "what chance reaches",
+    "rivals": "what random starts do",
     "confidence": "measuring confidence",
     "paper": "paper's optimiser",
 }
@@ -55,7 +55,7 @@ def progress_bar() -> Iterator[OnStep]:
         def on_step(step: Step) -> None:
             if step.stage == "health":  # no bar: a line, which stays
                 if console.is_terminal:
-                    console.print(f"kedge: {step.attempt.split(':')[0]} came to health {step.figures['score']:.2f}")
+                    console.print(f"kedge: {step.attempt.split(':')[0]} came to a score of {step.figures['score']:.2f}")
                 return
             bar = (step.stage, step.attempt)
             if step.attempt and step.attempt not in {attempt for _, attempt in tasks} and console.is_terminal:

@@ -56,7 +56,9 @@ def run(arguments: argparse.Namespace) -> int:
         comparison = Comparison(evaluation, Truth(x, y, gold.pairs, complete=gold.complete))
     write_report(arguments.out, discovery, x, y, gold=comparison, run=str(arguments.run_folder), most=arguments.rows)
     if arguments.json:
-        print_json({"out": str(arguments.out), "verdict": discovery.health_.verdict})
+        print_json(
+            {"out": str(arguments.out), "map": discovery.health_.map.verdict, "pairs": discovery.health_.pairs.verdict}
+        )
     else:
         tell_page(arguments.out)
     return 0

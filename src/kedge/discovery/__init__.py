@@ -11,8 +11,11 @@ from kedge.discovery.storage import check_target, holds_run, load, read_descript
 
 __all__ = [
     "AnchorDiscovery",
+    "Answer",
     "Health",
+    "Interval",
     "KnownAnchors",
+    "Overlap",
     "PaperSettings",
     "Schedule",
     "Step",

@@ -84,7 +84,7 @@ def discover_by_alternation(
         notes = chosen.journal.of("further")
         best = finish(problem, further, rounds_left, notes, sample=sample, share_before=best.share)
     judged = judge(best.match)
-    if disjoint or judged.recognition.share < _FEW_RECOGNISED and not _knows_enough(problem):
+    if disjoint or (judged.recognition.share < _FEW_RECOGNISED and not _knows_enough(problem)):
         soft_sample = problem.sample(SOFT_ROWS, generator)
         best = finish_softly(problem, soft_sample, partial(_rotation_of, problem, best.match), chosen.journal)
         judged = judge(best.match)

@@ -98,8 +98,9 @@ def finish(
     """Hard rounds over all axes, from a first reading, until the share of mutual pairs settles.
 
     Each matches the rows as they are read, and fits the pair model to the pairs that are probably right, by which the
-    next round reads; to all mutual pairs, where such are few. They go over all rows; or over a `sample` of X against all of Y, which gives as good a model where there are many rows, and
-    only then over all. `share_before` is that of the match which the first reading was fitted to, if there was one.
+    next round reads; to all mutual pairs, where such are few. They go over all rows; or over a `sample` of X against
+    all of Y, which gives as good a model where there are many rows, and only then over all. `share_before` is that of
+    the match which the first reading was fitted to, if there was one.
     """
     on = sample or problem
     kept = journal.recall("finish", problem.y.device)

@@ -117,8 +117,8 @@ class AnchorDiscovery(Parameters):
     whitening_ : float
         The strength to which the spaces were whitened.
     health_ : Health
-        Whether it worked, judged without labels: `health_.map` and `health_.pairs` each have a score, a verdict, a reason
-        and advice, and `health_.overlap` says what the spaces share.
+        Whether it worked, judged without labels: `health_.map` and `health_.pairs` each have a score, a verdict, a
+        reason and advice, and `health_.overlap` says what the spaces share.
     history_ : tuple of Step
     n_iter_ : int
     converged_ : bool
@@ -262,11 +262,10 @@ class AnchorDiscovery(Parameters):
             whitened = problem.whitened(strength or 0.0)
             alignment = discover_by_paper(whitened, anchors, self.init, settings, generator, journal)
             return replace(alignment, whitening=strength or 0.0), judge(alignment.match)
-        else:
-            schedules = schedules_for(len(problem.seeds_x), strength)
-            if self.schedule:
-                schedules = (self.schedule if strength is None else replace(self.schedule, whitening=strength),)
-            return discover_by_alternation(problem, schedules, judge, generator, journal, disjoint=self.disjoint)
+        schedules = schedules_for(len(problem.seeds_x), strength)
+        if self.schedule:
+            schedules = (self.schedule if strength is None else replace(self.schedule, whitening=strength),)
+        return discover_by_alternation(problem, schedules, judge, generator, journal, disjoint=self.disjoint)
 
     def _learn(self, problem: Problem, anchors: Tensor, alignment: Alignment, findings: Findings) -> None:
         """Set the learned attributes, as NumPy arrays."""

@@ -59,9 +59,9 @@ class Health:
     """Both answers, and what they rest on.
 
     `recognised` is about the share of the rows of the smaller space that recognise their counterpart; `closeness` and
-    `agreement` say by how much the map beats the best of some random starts in how close it brings the spaces and in how
-    far two halves of the rows agree about it (None where that was not needed, or could not be measured); `mutual` is the
-    share of rows of X in mutual pairs.
+    `agreement` say by how much the map beats the best of some random starts in how close it brings the spaces, and in
+    how far two halves of the rows agree about it (None where that was not needed, or could not be measured); `mutual`
+    is the share of rows of X in mutual pairs.
     """
 
     map: Answer

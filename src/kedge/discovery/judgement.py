@@ -1,12 +1,13 @@
 """Is the map right? Judged without labels, and without asking for pairs that may not exist.
 
 Where rows *recognise* their counterparts (`recognition`), the map is right. Noise in many directions can be fitted so
-that rows seem to recognise others; how far, a random start on the same spaces shows. Where rows do not, because few items are shared or because rows look too much alike, the spaces as wholes are compared,
-and the map competes with what the same rounds of the same method make of random rotations. A wrong map is one local
-optimum among many, and no better than the others; the right one stands out, twice over. It brings the rows of X *closer*
-to those of Y; that alone a map can do which is right about topics and wrong about everything else. And when it goes on
-apart on two halves of the rows, the two maps that come of it still take rows to the same places: they *agree*, since the
-details are there to be found in either half.
+that rows seem to recognise others; how far, a random start on the same spaces shows. Where rows do not, because few
+items are shared or because rows look too much alike, the spaces as wholes are compared, and the map competes with what
+the same rounds of the same method make of random rotations. A wrong map is one local optimum among many, and no better
+than the others; the right one stands out, twice over. It brings the rows of X *closer* to those of Y; that alone a map
+can do which is right about topics and wrong about everything else. And when it goes on apart on two halves of the rows,
+the two maps that come of it still take rows to the same places: they *agree*, since the details are there to be found
+in either half.
 
 Without seeds the map's own mirror image is among its rivals: of spaces that look the same turned inside out nobody can
 tell which way round they belong.
@@ -157,7 +158,9 @@ class Judge:
         """What random rotations become."""
         ground = self._ground
         kept = self._journal.recall("rivals", ground.x.device)
-        rivals = [] if kept is None else [_Candidate(r, *v) for r, v in zip(kept["rotations"], kept["values"].tolist())]
+        rivals = []
+        if kept is not None:
+            rivals = [_Candidate(r, *v) for r, v in zip(kept["rotations"], kept["values"].tolist(), strict=True)]
         for number in range(len(rivals) + 1, _RIVALS + 1):
             generator = torch.Generator().manual_seed((self._random_state + number) % 2**63)
             rivals.append(ground.improved(_random_rotation(ground.x, ground.y, generator)))
@@ -226,7 +229,7 @@ class _Candidate:
 
 @dataclass(frozen=True)
 class _Ground:
-    """Unit rows x (n, kx) and y (m, ky) of a sample, in the leading axes (dx, kx) and (dy, ky), on which maps compete."""
+    """Where maps compete: unit rows x (n, kx) and y (m, ky) of a sample, in the leading axes (dx, kx) and (dy, ky)."""
 
     sample: Problem
     axes_x: Tensor

@@ -48,7 +48,8 @@ class Findings:
 
     `pairs` (p, 2) are those that are probable enough, surest first; `suspects` (s,) is a mask of the seeds that look
     wrong, `closer` (s,) how many rows are closer to a seed's than they to each other, `seeds_found` (s,) what was found
-    for their rows of X without them; `free_anchors` (a, dy) are unit vectors, `snapped_anchors` (a,) distinct rows of Y.
+    for their rows of X without them; `free_anchors` (a, dy) are unit vectors, `snapped_anchors` (a,) distinct rows of
+    Y.
     """
 
     health: Health

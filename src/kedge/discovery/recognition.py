@@ -5,16 +5,17 @@ How often strangers stand out by how much can be seen without knowing any truth.
 counterpart whose first choice is mutual and leads by a *margin* of more than t. Keep every row from its first choice,
 and look at the second:
 
-- A row that had chosen its counterpart is now one without: its second choice leads by more than t with probability S(t).
+- A row that had chosen its counterpart is now one without: its second choice leads by more than t with the same
+  probability S(t).
 - A row that had chosen a stranger now has the second best of them. Similarities to strangers fall off exponentially
   where they are greatest, as extremes do; then the best of them comes as the first event of a Poisson process and the
   second best as its second, and the second leads by more than t with probability S(t)^2.
 
 If a share p of the rows has chosen its counterpart, margins t are exceeded by first choices with frequency
-D(t) = p T(t) + (1 - p) S(t), and by second choices with F(t) = p S(t) + (1 - p) S(t)^2. Nearly every counterpart that is
-chosen is mutual, T(0) = 1, and then S(0) = F(0) / D(0), from which p follows; given p, F gives S at every other margin,
-and (1 - p) S against D the share of strangers among the pairs of any margin. All of it is measured on the spaces at
-hand, and where nothing is shared, or the map is wrong, p comes out as nothing.
+D(t) = p T(t) + (1 - p) S(t), and by second choices with F(t) = p S(t) + (1 - p) S(t)^2. Nearly every counterpart that
+is chosen is mutual, T(0) = 1, and then S(0) = F(0) / D(0), from which p follows; given p, F gives S at every other
+margin, and (1 - p) S against D the share of strangers among the pairs of any margin. All of it is measured on the
+spaces at hand, and where nothing is shared, or the map is wrong, p comes out as nothing.
 """
 
 from __future__ import annotations

@@ -117,8 +117,8 @@ def retrieval_state(
         "anchors_exact": float(hidden.mean()),
         "pairs_precision": right / max(len(discovery.pairs_), 1),
         "pairs_recall": right / len(pair.x),
-        "health": discovery.health_.score,
-        "verdict": discovery.health_.verdict,
+        "health": discovery.health_.pairs.score,
+        "verdict": discovery.health_.pairs.verdict,
         "seconds": seconds,
     } | picture
 

@@ -89,7 +89,7 @@ def _table(task: StitchingTask, states: list[dict[str, Any]], summary: dict[str,
         f"{measured[0].upper()}{measured[1:]} of the head {head!r}, mean over the random states, ± the largest "
         "standard deviation. *Seed to GT*: how much of that way Found goes, in the same measures.",
         f"Encoders: {', '.join(f'{side.name} {side.encoder}' for side in (task.source, task.target))}. "
-        f"Health of what was found: {short(summary['health']['mean'])} ({verdicts}).",
+        f"Health of the map: {short(summary['health']['mean'])} ({verdicts}).",
     ]
     if theirs:
         remarks.append(f"The columns *paper* are published figures, from its own encoders: {published.REVIEWS_DATA}.")

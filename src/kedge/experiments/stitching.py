@@ -102,8 +102,8 @@ def stitching_state(
         ).fit(*few)
     return {
         "scores": {name: _scores(task, each, head, random_state) for name, each in coordinates.items()},
-        "health": found.health_.score,
-        "verdict": found.health_.verdict,
+        "health": found.health_.map.score,
+        "verdict": found.health_.map.verdict,
         "seconds": seconds,
     }
 

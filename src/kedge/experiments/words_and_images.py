@@ -74,10 +74,17 @@ def _bars(pair: SpacePair, states: list[dict[str, Any]]) -> dict[str, dict[str, 
 
 
 def _pairs_table(pair: SpacePair, states: list[dict[str, Any]], summary: dict[str, Any]) -> Table:
-    columns = ("hidden anchors exact", "pairs: precision", "pairs: recall", "health", "aligned", "seconds a discovery")
-    aligned = sum(state["verdict"] == "aligned" for state in states)
+    columns = (
+        "hidden anchors exact",
+        "pairs: precision",
+        "pairs: recall",
+        "health",
+        "pairs right",
+        "seconds a discovery",
+    )
+    right = sum(state["verdict"] == "right" for state in states)
     cells = [shown([summary[name]]) for name in ("anchors_exact", "pairs_precision", "pairs_recall", "health")]
-    cells += [f"{aligned} of {len(states)}", f"{max(state['seconds'] for state in states):.0f} (most)"]
+    cells += [f"{right} of {len(states)}", f"{max(state['seconds'] for state in states):.0f} (most)"]
     return Table(f"{pair.name_x} x {pair.name_y}: the pairs found", columns, [tuple(cells)])
 
 

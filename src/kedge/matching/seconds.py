@@ -25,7 +25,7 @@ def second_margins(
 ) -> Tensor:
     """Margins (k,) that rows (k,) of a would have with their second best row of b, if the best were not there.
 
-    Similarity is s_ij = <a_i, b_j> - row_penalty_i - column_penalty_j, as in `best_partners`, for a (n, d) and b (m, d);
+    Similarity is s_ij = <a_i, b_j> - row_penalty_i - column_penalty_j for a (n, d) and b (m, d), as in `best_partners`;
     rivals are the third best row of b, and all other rows of a. -inf where there is no second.
     """
     a, b = as_rows(a), as_rows(b)

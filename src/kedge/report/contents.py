@@ -48,6 +48,7 @@ def words_of(
         "names": [Path(space.source).name for space in (x, y)],
         "sizes": [f"{count:,} x {space.dim}" for count, space in zip(rows, (x, y), strict=True)],
         "health": asdict(discovery.health_),
+        "overlap": discovery.health_.overlap,
         "numbers": [
             ("pairs found", f"{pairs:,}", f"of {rows[0]:,} rows of X and {rows[1]:,} of Y"),
             (
@@ -99,9 +100,13 @@ def data_of(
             )
         ],
         "seeds": [
-            [left, right, found, "looks wrong" if suspect else ""]
-            for (left, right), found, suspect in zip(
-                discovery.seed_keys_, discovery.seed_found_keys_, discovery.seed_is_suspect_.tolist(), strict=True
+            [left, right, found, closer, "looks wrong" if suspect else "" if found == right else "differs"]
+            for (left, right), found, closer, suspect in zip(
+                discovery.seed_keys_,
+                discovery.seed_found_keys_,
+                discovery.seed_closer_.tolist(),
+                discovery.seed_is_suspect_.tolist(),
+                strict=True,
             )
         ],
         "convergence": [
@@ -149,7 +154,7 @@ def as_whole_numbers(places: Places, *, shared: bool) -> list[list[int]]:
 def _told_of_seeds(discovery: AnchorDiscovery) -> str:
     suspects = int(discovery.seed_is_suspect_.sum())
     if not len(discovery.seeds_):
-        return "none were needed" if discovery.health_.verdict == "aligned" else "none were given"
+        return "none were needed" if discovery.health_.map.verdict == "right" else "none were given"
     return {0: "none looks wrong", 1: "1 of them looks wrong"}.get(suspects, f"{suspects} of them look wrong")
 
 

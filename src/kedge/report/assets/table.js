@@ -34,7 +34,7 @@ class FoundTable {
     return {
       pairs: { columns: ["x", "y", "confidence", ...judged], rows: pairs },
       anchors: { columns: ["x", "y", "confidence", "kind", ...judged], rows: anchors },
-      seeds: { columns: ["x", "y", "found", "verdict"], rows: data.seeds },
+      seeds: { columns: ["x", "y", "found", "rows closer", "verdict"], rows: data.seeds },
     };
   }
 
