@@ -46,7 +46,7 @@ def main() -> None:
         print(f"| warm, median | {np.median(times[1:]):.3f} | |")
     right = np.mean([task.x.keys[left] == task.y.keys[row] for left, row in enumerate(discovery.match_.tolist())])
     print(
-        f"\nrows right {right:.4f}, pairs {len(discovery.pairs_)}, {discovery.health_.verdict}; memory: "
+        f"\nrows right {right:.4f}, pairs {len(discovery.pairs_)}, {discovery.health_.pairs.verdict}; memory: "
         f"process {peak_megabytes('cpu'):.0f} MB, GPU {peak_megabytes('cuda'):.0f} MB"
     )
     if arguments.save:

@@ -50,10 +50,11 @@ def main() -> None:
             chosen = np.random.default_rng(state).permutation(len(known))[:count]
             discovery = AnchorDiscovery(random_state=state, device=arguments.device)
             discovery.fit(x, y, [known[index] for index in chosen])
+            pairs = discovery.health_.pairs
             found = {(x.keys[a], y.keys[b]) for a, b in enumerate(discovery.match_.tolist())}
             print(
                 f"{count} seeds, state {state}: P@1 {len(found & right) / len(held_out):.3f}, "
-                f"{len(discovery.pairs_)} pairs, {discovery.health_.verdict} ({discovery.health_.score:.2f})",
+                f"{len(discovery.pairs_)} pairs, {pairs.verdict} ({pairs.score:.2f})",
                 flush=True,
             )
 

@@ -1,4 +1,4 @@
-"""Does health know, and is confidence calibrated? A grid of runs that succeed and fail, judged against the truth.
+"""Do the pairs' verdict and confidence know? A grid of runs that succeed and fail, judged against the truth.
 
     python benchmarks/health.py --data DIR --jobs 6 --device cuda     all runs; minutes on a GPU
     python benchmarks/health.py --data DIR --pairs easy --states 1    a few; many minutes on two cores
@@ -137,8 +137,8 @@ def run(data: Path, case: Case, device: str) -> dict[str, object]:
         read = discovery.shared_x(x[known]), discovery.shared_y(y[truth[known]])
         mrr = shared_scores(*map(torch.from_numpy, read)).mrr
     return {
-        "score": discovery.health_.score,
-        "verdict": discovery.health_.verdict,
+        "score": discovery.health_.pairs.score,
+        "verdict": discovery.health_.pairs.verdict,
         "mrr": mrr,
         "found": float(np.mean(discovery.match_[known] == truth[known])) if len(known) else 0.0,
         "pairs": reliability(discovery.pair_confidence_, right).tolist(),
@@ -164,21 +164,21 @@ def report(results: dict[Case, dict]) -> None:
         print(f"{label}: {len(good)} successes, {len(bad)} failures; AUROC of the health score {auroc:.3f}")
     print()
     print("| verdict | successes | failures |\n|---|---|---|")
-    for verdict in ("aligned", "doubtful", "not aligned"):
+    for verdict in ("right", "doubtful", "not right"):
         said = [case for case in results if results[case]["verdict"] == verdict]
         print(f"| {verdict} | {sum(success[case] for case in said)} | {sum(not success[case] for case in said)} |")
-    false = [case for case in results if results[case]["verdict"] == "aligned" and not success[case]]
-    print("\nCalled aligned, but no success:")
+    false = [case for case in results if results[case]["verdict"] == "right" and not success[case]]
+    print("\nCalled right, but no success:")
     for case in false:
         result = results[case]
         print(f"  {case}: score {result['score']:.2f}, MRR {result['mrr']:.3f}, found {result['found']:.2f}")
-    print("\nCalibration error of confidence, mean over the runs called aligned:\n")
+    print("\nCalibration error of confidence, mean over the runs called right:\n")
     print("| spaces | overlap | runs | listed pairs | all mutual pairs | hidden anchors |\n|---|---|---|---|---|---|")
-    aligned = [case for case in results if results[case]["verdict"] == "aligned"]
-    for pair, overlap in sorted({(case.pair, case.overlap) for case in aligned}):
-        runs = [results[case] for case in aligned if (case.pair, case.overlap) == (pair, overlap)]
+    called = [case for case in results if results[case]["verdict"] == "right"]
+    for pair, overlap in sorted({(case.pair, case.overlap) for case in called}):
+        runs = [results[case] for case in called if (case.pair, case.overlap) == (pair, overlap)]
         print(f"| {pair} | {overlap} | {len(runs)} | {' | '.join(mean_errors(runs))} |")
-    print(f"| all | | {len(aligned)} | {' | '.join(mean_errors([results[case] for case in aligned]))} |")
+    print(f"| all | | {len(called)} | {' | '.join(mean_errors([results[case] for case in called]))} |")
 
 
 def mean_errors(runs: list[dict]) -> list[str]:

@@ -72,7 +72,7 @@ def row(arguments: argparse.Namespace, x: Embeddings, y: Embeddings, name: str, 
     cells.append(carried(ridge(moments.source, moments.cross)))
     shown = [f"{first:.3f} / {overlap:.3f}" for first, overlap in cells]
     kind = str(found.map_scores_["map"]["kind"])
-    return [name, str(known), *shown, kind, found.health_.verdict, f"{seconds:.1f}"]
+    return [name, str(known), *shown, kind, found.health_.pairs.verdict, f"{seconds:.1f}"]
 
 
 def scores(queries: torch.Tensor, index: torch.Tensor, own: torch.Tensor) -> tuple[float, float]:

@@ -86,7 +86,9 @@ def main() -> None:
                 gold = gold_by_key(task.x, task.y)
                 result = evaluate(run, task.x, task.y, gold, complete=True, device=arguments.device)
                 found = result.found
-                scores[name].append((found.jaccard, found.mrr, found.cosine, result.anchors_exact, run.health_.score))
+                scores[name].append(
+                    (found.jaccard, found.mrr, found.cosine, result.anchors_exact, run.health_.pairs.score)
+                )
                 if name == "default":
                     scores.setdefault("GT", []).append(
                         (result.gt.jaccard, result.gt.mrr, result.gt.cosine, 1.0, np.nan)

@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace, name: str, seeds: int, state: int) -> lis
     result = evaluate(found, task.x, task.y, gold, complete=True, device=arguments.device)
     truth = gold[np.argsort(gold[:, 0]), 1]
     right = float((found.match_ == truth).mean())
-    cells = [found.health_.verdict, f"{found.whitening_:g}", f"{right:.3f}", f"{result.pairs_precision or 0:.3f}"]
+    cells = [found.health_.pairs.verdict, f"{found.whitening_:g}", f"{right:.3f}", f"{result.pairs_precision or 0:.3f}"]
     cells += [f"{result.pairs_recall:.3f}", f"{result.found.mrr:.3f}", f"{result.shared.mrr:.3f}", f"{seconds:.1f}"]
     if arguments.whole_only:
         return cells

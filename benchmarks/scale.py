@@ -69,7 +69,7 @@ def discover(folder: Path, truth: np.ndarray, device: str) -> dict[str, object]:
         "stages": clock.seconds,
         "rows_right": float(np.mean(discovery.match_ == truth)),
         "pairs": len(discovery.pairs_),
-        "verdict": discovery.health_.verdict,
+        "verdict": discovery.health_.pairs.verdict,
         "process_mb": peak_megabytes("cpu"),
         "gpu_mb": peak_megabytes("cuda"),
     }

@@ -1,12 +1,12 @@
 """What is shared: the two verdicts, the overlap, confidence at every share, and spaces with nothing in common.
 
-    python benchmarks/shared.py --data DIR --jobs 6 --device cuda --out shared.jsonl     all runs; minutes on a GPU
-    python benchmarks/shared.py --data DIR --pairs easy --states 1 --kinds shares        a few; many minutes on two cores
+    python benchmarks/shared.py --data DIR --jobs 8 --out shared.jsonl          all runs; half an hour on 16 cores
+    python benchmarks/shared.py --data DIR --pairs easy --states 1 --kinds shares   a few; many minutes on two cores
 
 Two spaces of about 4,000 rows each that share all, half, a tenth or none of their items (but for the seeds), with seeds
 and without; besides, spaces on which a verdict must fail: noise, strangers, wrong seeds, and some that were made to
-provoke false confidence. 2,000 further items that neither side has seen try the map: it is *right* if it brings at least
-half as many of them to their counterpart first as a run does that was given all true pairs of as many rows.
+provoke false confidence. 2,000 further items that neither side has seen try the map: it is *right* if it brings at
+least half as many of them to their counterpart first as a run does that was given all true pairs of as many rows.
 """
 
 from __future__ import annotations
@@ -272,7 +272,7 @@ def report(results: dict[Case, dict]) -> None:
 
 
 def report_calibration(results: dict[Case, dict]) -> None:
-    """How wrong confidence is in every group with a hundred pairs or more, and what is listed where nothing is shared."""
+    """How wrong confidence is in groups of a hundred pairs or more, and what is listed where nothing is shared."""
     print("\nCalibration error of listed pairs, over all runs of a group:\n\n| pair | share | pairs | error |")
     print("|---|---|---|---|")
     for pair, share in sorted({(c.pair, c.share) for c in results if c.kind == "shares"}):

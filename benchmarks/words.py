@@ -63,7 +63,7 @@ def run_state(data: Path, name: str, seed_count: int, random_state: int) -> dict
         result = json.loads(subprocess.run(evaluate, check=True, stdout=subprocess.PIPE).stdout)
     print(
         f"{name} {random_state}: {len(task.x)} words, Found MRR {result['Found']['mrr']:.3f}, {seconds:.0f} s, "
-        f"{megabytes:.0f} MB, {result['health']['verdict']}",
+        f"{megabytes:.0f} MB, {result['health']['pairs']['verdict']}",
         file=sys.stderr,
     )
     return result | {"seconds": seconds, "megabytes": megabytes}
@@ -87,15 +87,15 @@ def print_table(name: str, results: list[dict[str, object]]) -> None:
     for row in (row for row in ROWS if results[0][row]):
         cells = [shown([result[row][metric] for result in results]) for metric in METRICS]
         print(f"| {row} | {' | '.join(cells)} |")
-    print("\n| hidden anchors exact | pairs precision | pairs recall | health | aligned | seconds | peak MB |")
+    print("\n| hidden anchors exact | pairs precision | pairs recall | health | pairs right | seconds | peak MB |")
     print("|---|---|---|---|---|---|---|")
     cells = [
         shown([result[field] for result in results]) for field in ("anchors_exact", "pairs_precision", "pairs_recall")
     ]
     health = [result["health"] for result in results]
-    aligned = sum(each["verdict"] == "aligned" for each in health)
+    right = sum(each["pairs"]["verdict"] == "right" for each in health)
     print(
-        f"| {' | '.join(cells)} | {shown([each['score'] for each in health])} | {aligned}/{len(results)} "
+        f"| {' | '.join(cells)} | {shown([each['pairs']['score'] for each in health])} | {right}/{len(results)} "
         f"| {max(result['seconds'] for result in results):.0f} (most) "
         f"| {max(result['megabytes'] for result in results):.0f} (most) |\n"
     )

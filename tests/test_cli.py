@@ -117,7 +117,7 @@ def test_discover_json_and_options(folder, capsys, tmp_path):
     )  # fmt: skip
     assert set(result) == {
         "run", "report", "health", "anchors", "pairs", "expected_precision", "unmatched", "whitening", "maps",
-        "suspect_seeds", "seconds",
+        "doubtful_seeds", "seconds",
     }  # fmt: skip
     assert result["anchors"] == 3
     assert result["whitening"] == 0
@@ -140,7 +140,7 @@ def test_discover_and_evaluate_without_seeds(folder, capsys, tmp_path):
     assert result["health"]["map"]["verdict"] == "right"
     assert 0.5 <= result["expected_precision"] <= 1
     assert result["unmatched"] == {"x": 2000 - result["pairs"], "y": 2000 - result["pairs"]}
-    assert result["suspect_seeds"] == []
+    assert result["doubtful_seeds"] == []
     assert set(json.loads((tmp_path / "run" / "run.json").read_text())["inputs"]) == {"x", "y"}
     assert len(read_table(tmp_path / "run" / "unmatched.tsv")) == 2 * (2000 - result["pairs"])
     assert run_json(capsys, "evaluate", tmp_path / "run", *files, "--gold", "keys")["Seed"] is None
@@ -157,13 +157,18 @@ def test_wrong_seeds_are_named_and_do_no_harm(folder, capsys, tmp_path):
     arguments = ["discover", folder / "x.npz", folder / "y.vec", "--seeds", tmp_path / "seeds.tsv", "--anchors", "50"]
     assert run(*arguments, "--out", tmp_path / "run") == 0
     output = capsys.readouterr().out
-    assert "3 of 15 seeds look wrong and were set aside:" in output
+    assert (
+        "seeds disagree with what was found, the most doubtful first; 3 of them look wrong and were set aside:"
+        in output
+    )
     suspects = [row for row in read_table(tmp_path / "run" / "seeds.tsv") if row["suspect"] == "1"]
     assert {(row["x"], row["y"]) for row in suspects} == set(wrong)
     for row in suspects:
-        assert f"  suspect seed: {row['x']} = {row['y']} (found: {row['found']})\n" in output
-    result = run_json(capsys, *arguments, "--out", tmp_path / "run", "--overwrite")
-    assert result["suspect_seeds"] == [{name: row[name] for name in ("x", "y", "found")} for row in suspects]
+        told = f"(found: {row['found']}; {float(row['closer']):.0f} rows are closer, set aside)"
+        assert f"  {row['x']} = {row['y']} {told}\n" in output
+    result = run_json(capsys, *arguments, "--out", tmp_path / "run", "--overwrite")["doubtful_seeds"]
+    assert [seed["closer"] for seed in result] == sorted((seed["closer"] for seed in result), reverse=True)
+    assert {(seed["x"], seed["y"]) for seed in result if seed["suspect"]} == set(wrong)
 
 
 @pytest.mark.parametrize("no_color", [False, True])
@@ -193,9 +198,25 @@ def test_of_many_wrong_seeds_ten_are_shown(folder, capsys, tmp_path):
     output = capsys.readouterr().out
     suspects = sum(row["suspect"] == "1" for row in read_table(tmp_path / "run" / "seeds.tsv"))
     assert suspects > 10
-    assert f"{suspects} of 50 seeds look wrong" in output
-    assert output.count("suspect seed:") == 10
-    assert f"and {suspects - 10} more in seeds.tsv" in output
+    doubtful = sum(row["found"] != row["y"] for row in read_table(tmp_path / "run" / "seeds.tsv"))
+    assert f"{doubtful} of 50 seeds disagree with what was found" in output
+    assert f"{suspects} of them look wrong" in output
+    assert output.count("rows are closer") == 10
+    assert f"and {doubtful - 10} more in seeds.tsv" in output
+
+
+def test_disjoint_files_get_a_map_and_no_pairs_but_the_seeds(folder, capsys, tmp_path):
+    files = [folder / "x.npz", folder / "y.vec"]
+    arguments = ["discover", *files, "--seeds", folder / "seeds.tsv", "--anchors", "50", "--disjoint"]
+    assert run(*arguments, "--out", tmp_path / "run") == 0
+    captured = capsys.readouterr()
+    assert "The map is RIGHT" in captured.out
+    assert "The pairs are NOT RIGHT" in captured.out
+    assert "said to have nothing in common" in captured.out
+    assert len(read_table(tmp_path / "run" / "pairs.tsv")) == 15
+    # The same result, asked for what it cannot vouch for.
+    assert run(*arguments, "--require", "pairs", "--out", tmp_path / "run", "--overwrite") == 3
+    assert "WARNING the pairs are not right" in capsys.readouterr().err
 
 
 def test_check_says_how_many_seeds_are_advisable(folder, capsys):

@@ -259,10 +259,9 @@ def _require_memory(arguments: argparse.Namespace, x: Embeddings, y: Embeddings)
 
     if resolve_device(arguments.device).type != "cpu":
         return
-    # Both spaces are held normalised and in shared coordinates; and nearly all of that twice while confidence is
-    # measured, on spaces that some rows were taken from.
+    # Both spaces are held normalised and in shared coordinates.
     shared = y.dim + _SHARED_BESIDES  # as confidence reads them; canonical ones are fewer
-    held = 2 * 4 * (len(x) * (x.dim + shared) + len(y) * (y.dim + shared))
+    held = 4 * (len(x) * (x.dim + shared) + len(y) * (y.dim + shared))
     each = arguments.memory + held // processes().count
     each += _FINGERPRINT_BYTES * (min(len(x), FINGERPRINT_ROWS) + min(len(y), FINGERPRINT_ROWS))
     needed = each * int(os.environ.get("LOCAL_WORLD_SIZE", "1"))

@@ -1,6 +1,6 @@
 """The `kedge` command: parse, run a verb, turn errors into one clear line and an exit code.
 
-Exit codes: 0 done; 2 bad input, nothing written; 3 written, but the result is not healthy; 130 interrupted.
+Exit codes: 0 done; 2 bad input, nothing written; 3 written, but not vouched for; 130 interrupted.
 """
 
 from __future__ import annotations

@@ -34,14 +34,15 @@ from kedge.discovery.steps import Step
 from kedge.geometry import nearest_rotation, orthogonal_map, unit
 from kedge.matching import Match, Rows, row_blocks, transport_step
 
+RECOGNISED_SCALE = 2.0
+"""Half of the rows recognised make a score of 1; closeness and agreement are scores as they are."""
+
 _SAMPLE = 4000
 _RIVALS = 3
 _ROUNDS = Schedule(sample_size=_SAMPLE, anneal_rounds=20, epsilon_end=0.04, finish_rounds=4)
 _ROUNDS_APART = Schedule(anneal_rounds=10, epsilon_start=0.06, epsilon_end=0.04)
 # Rounds with the spaces held still, for the plan to settle before it is valued.
 _ROUNDS_TO_VALUE = 3
-# What makes a score of 1: half of the rows recognised. Closeness and agreement are scores as they are.
-_RECOGNISED_SCALE = 2.0
 # Rows are read by so many models, which is enough for a verdict.
 _FOLDS = 4
 # A share of recognised rows that is not worth a second look.
@@ -174,7 +175,7 @@ class Judge:
 
     def _answer(self, recognition: Recognition, surely: bool, standing: tuple[float, float] | None) -> Answer:
         told = f"about {recognition.share:.0%} of the rows recognise their counterpart"
-        by_rows = min(1.0, _RECOGNISED_SCALE * recognition.share)
+        by_rows = min(1.0, RECOGNISED_SCALE * recognition.share)
         if surely:
             if standing is not None and standing[0] < _AS_GOOD:
                 return Answer(

@@ -16,22 +16,19 @@ from torch import Tensor
 from kedge.discovery.alignment import Alignment, fit_model, known_and_found, pair_moments
 from kedge.discovery.anchors import place_free_anchors, snap
 from kedge.discovery.annealing import PAIRS_PER_DIM
+from kedge.discovery.answers import answer_both
 from kedge.discovery.confidence import Confidence, measure_confidence
 from kedge.discovery.cross_fitting import cross_fitted
-from kedge.discovery.health import Answer, Health, Interval, Overlap, verdict_of
+from kedge.discovery.health import Health
 from kedge.discovery.journal import Journal
 from kedge.discovery.judgement import Judged
 from kedge.discovery.maps import ENOUGH_KNOWN, ChosenMap, choose_map
 from kedge.discovery.problem import Problem
-from kedge.discovery.recognition import PROBABLE, estimate_overlap
+from kedge.discovery.recognition import PROBABLE
 from kedge.discovery.suspects import rows_closer, suspect_seeds
 from kedge.geometry import PairModel
 
 _FOLDS = 5
-# What makes a score of 1: half of the rows recognised.
-_RECOGNISED_SCALE = 2.0
-# An overlap that is surely below this is said to be small.
-_FEW = 0.5
 
 
 @dataclass(frozen=True)
@@ -85,7 +82,7 @@ def read_alignment(
     seeds = trusted.seeds_x, trusted.seeds_y
     confidence = measure_confidence(problem, honest, alignment.match.partner, seeds, judged, journal, disjoint=disjoint)
     pairs = _probable_pairs(confidence, min_confidence)
-    health = _health(problem, alignment, judged, confidence, len(pairs), disjoint=disjoint)
+    health = answer_both(problem, alignment, judged, confidence, len(pairs), disjoint=disjoint)
 
     rows_x, rows_y, known = _to_learn_from(trusted, confidence)
     model = _fit_shared(problem, rows_x, rows_y, known)
@@ -101,45 +98,6 @@ def read_alignment(
         snapped = snap(trusted, anchors, free, described.y)
     found = confidence.unaided.partner[problem.seeds_x]
     return Findings(health, confidence, pairs, suspects, closer, found, model, forward, back, free, snapped)
-
-
-def _health(
-    problem: Problem, alignment: Alignment, judged: Judged, confidence: Confidence, listed: int, *, disjoint: bool
-) -> Health:
-    """Both answers: the map's as judged, the pairs' by how many rows are recognised."""
-    recognition = confidence.recognition
-    overlap = _overlap(problem, confidence, disjoint=disjoint)
-    score = min(1.0, _RECOGNISED_SCALE * recognition.share, max(judged.answer.score, 0.0))
-    verdict = verdict_of(score)
-    few = f"the two share {'few' if overlap.x.high < _FEW else 'an unknown part of their'} items ({overlap.x} of X's)"
-    told = f"about {recognition.share:.0%} of the rows recognise their counterpart"
-    if disjoint:
-        reason = "None are looked for: the spaces were said to have nothing in common."
-        advice = "Leave out that they are disjoint, if they may share items after all."
-    elif judged.answer.verdict != "right":
-        reason = f"Nothing can be said of them while the map is {judged.answer.verdict}; {told}."
-        advice = judged.answer.advice
-    elif verdict == "right":
-        reason = f"{told[0].upper()}{told[1:]}, and {listed} pairs are listed."
-        advice = "Use pairs of high confidence first, and look at a few of them."
-    else:
-        reason = f"{told[0].upper()}{told[1:]}: {few}, or their rows look too much alike; {listed} pairs are listed."
-        advice = "Use the map, which needs no pairs; look at the pairs that are listed before you use them."
-    mutual = float(alignment.match.mutual.float().mean())
-    pairs = Answer(score, verdict, reason, advice)
-    return Health(judged.answer, pairs, overlap, recognition.share, judged.closeness, judged.agreement, mutual)
-
-
-def _overlap(problem: Problem, confidence: Confidence, *, disjoint: bool) -> Overlap:
-    """What is shared, as the seeds tell it that were recognised without their own pairs; unknown without a map."""
-    seeds, unaided = len(problem.seeds_x), confidence.unaided
-    if disjoint:  # but for the seeds
-        known = [seeds / len(rows) for rows in (problem.x, problem.y)]
-        return Overlap(*(Interval(share, share, share) for share in known))
-    if confidence.trust == 0:
-        return Overlap(Interval(None, 0.0, 1.0), Interval(None, 0.0, 1.0))
-    found = (unaided.partner[problem.seeds_x] == problem.seeds_y) & unaided.mutual[problem.seeds_x]
-    return estimate_overlap(confidence.recognition, seeds, int(found.sum()))
 
 
 def _probable_pairs(confidence: Confidence, least: float) -> NDArray[np.int64]:
