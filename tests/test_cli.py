@@ -259,7 +259,7 @@ def test_a_bar_for_every_attempt(monkeypatch):
     monkeypatch.setattr("kedge.cli.progress.notes", lambda: console)
     with progress_bar() as on_step:
         on_step(Step("anneal", 3, 30, {}, "attempt 1 of 3"))
-        on_step(Step("chance", 1, 3))
+        on_step(Step("rivals", 1, 3))
         on_step(Step("health", 1, 3, {"score": 0.12}, "attempt 1 of 3"))
         on_step(Step("anneal", 5, 100, {}, "attempt 2 of 3"))
     lines = re.sub("\x1b\\[[^A-Za-z]*[A-Za-z]", "\n", shown.getvalue()).splitlines()
@@ -267,7 +267,7 @@ def test_a_bar_for_every_attempt(monkeypatch):
     assert told == ["kedge: attempt 1 of 3", "kedge: attempt 1 of 3 came to a score of 0.12", "kedge: attempt 2 of 3"]
     # What was drawn last: only the bar that is still going has its total left.
     bars = [line for line in lines if " 3/3 " in line or " 1/1 " in line or " 5/100 " in line]
-    assert [bar[:22].strip() for bar in bars[-3:]] == ["annealing", "what chance reaches", "annealing"]
+    assert [bar[:22].strip() for bar in bars[-3:]] == ["annealing", "what random starts do", "annealing"]
 
 
 def test_evaluate_json_has_exactly_the_documented_keys(folder, capsys):
@@ -302,7 +302,7 @@ def test_evaluate_prints_tables_and_takes_gold_files(folder, capsys, tmp_path):
         "overlap@10",
         "hidden anchors",
         "precision",
-        "ALIGNED",
+        "The map is RIGHT",
     ):
         assert expected in output
 
@@ -435,7 +435,7 @@ def test_demo(capsys, tmp_path):
     out = tmp_path / "new" / "demo"
     assert run("demo", "--out", out) == 0
     output = capsys.readouterr().out
-    for expected in ("15 pairs", "Found", "GT", "ALIGNED", "kedge search", "The paper"):
+    for expected in ("15 pairs", "Found", "GT", "The map is RIGHT", "kedge search", "The paper"):
         assert expected in output
     assert {path.name for path in out.iterdir()} == {"word2vec.npz", "glove.npz", "seeds.tsv", "run", "report.html"}
     assert f"  {out / 'report.html'}\n" in output

@@ -406,7 +406,7 @@ def test_rows_that_all_come_twice_have_no_match_and_no_nonsense(rotated):
     x, y = rotated(n=200)
     for seeds in ([], SEEDS):
         discovery = AnchorDiscovery(n_anchors=20, device="cpu").fit(x, np.repeat(y[:100], 2, axis=0), seeds)
-        assert discovery.health_.map.verdict == "doubtful"
+        assert discovery.health_.map.verdict != "right"
         assert len(discovery.pairs_) == 0
         assert np.isfinite(discovery.map_).all()
         assert np.isfinite(discovery.free_anchors_).all()

@@ -111,6 +111,14 @@ def test_nothing_is_probable_among_strangers():
     assert pair_probabilities(none, count_recognised(none))[1].max() == 0
 
 
+def test_margins_that_are_all_equal_leave_no_bin_empty():
+    tied = np.repeat([0.5, 1.0], 100)
+    choices = Choices(tied, tied - 1, tied - 1, 200)
+    at, probability = pair_probabilities(choices, count_recognised(choices))
+    assert at.tolist() == [0.5, 1.0]
+    assert np.isfinite(probability).all()
+
+
 def test_few_rows_are_not_counted():
     few = choices_of(strangers_and_pairs(1.0, rows=30))
     assert count_recognised(few).count == 0

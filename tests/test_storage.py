@@ -106,7 +106,7 @@ def test_damaged_runs_are_named(run, tmp_path):
     with pytest.raises(InputError, match="not valid JSON"):
         kedge.load(run)
     (run / "run.json").write_text("{}")
-    with pytest.raises(InputError, match="format 3 is needed"):
+    with pytest.raises(InputError, match="format 4 is needed"):
         kedge.load(run)
 
 

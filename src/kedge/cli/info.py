@@ -98,6 +98,6 @@ def _run_lines(described: dict[str, Any]) -> list[tuple[str, str]]:
             (name, f"{health[name]['verdict']} ({health[name]['score']:.2f}): {health[name]['reason']}")
             for name in _ANSWERS
         ),
-        ("in both", f"{overlap.x} of X's items; {overlap.y} of Y's"),
+        ("in both", str(overlap)),
         *((f"{name}, advice", health[name]["advice"]) for name in _ANSWERS),
     ]

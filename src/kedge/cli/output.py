@@ -70,7 +70,7 @@ def health_lines(health: Health) -> str:
         f"{begin} [bold {_COLOURS[answer.verdict]}]{answer.verdict.upper()}[/] ({answer.score:.2f}): {answer.reason}"
         for begin, answer in answers
     ]
-    return "\n".join([*lines, f"In both: {health.overlap.x} of X's items; {health.overlap.y} of Y's."])
+    return "\n".join([*lines, f"In both: {health.overlap}."])
 
 
 def note(message: str) -> None:

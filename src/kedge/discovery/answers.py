@@ -16,7 +16,10 @@ _FEW = 0.5
 def answer_both(
     problem: Problem, alignment: Alignment, judged: Judged, confidence: Confidence, listed: int, *, disjoint: bool
 ) -> Health:
-    """Both answers: the map's as judged, the pairs' by how many rows are recognised."""
+    """Both answers: the map's as judged, the pairs' by how many rows are recognised.
+
+    The problem has the seeds that are trusted; so many pairs are listed.
+    """
     recognition = confidence.recognition
     overlap = _overlap(problem, confidence, disjoint=disjoint)
     score = min(1.0, RECOGNISED_SCALE * recognition.share, max(judged.answer.score, 0.0))

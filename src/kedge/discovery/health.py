@@ -43,7 +43,8 @@ class Interval:
     def __str__(self) -> str:
         if self.estimate is None:
             return f"at least {self.low:.0%}" if self.low >= 0.01 else "unknown"
-        return f"about {self.estimate:.0%}, between {100 * self.low:.0f} and {self.high:.0%}"
+        low, high = f"{100 * self.low:.0f}", f"{100 * self.high:.0f}"
+        return f"about {self.estimate:.0%}" + (f", between {low} and {high}%" if low != high else "")
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,10 @@ class Overlap:
 
     x: Interval
     y: Interval
+
+    def __str__(self) -> str:
+        told = [str(interval) for interval in (self.x, self.y)]
+        return "unknown" if told == ["unknown"] * 2 else f"{told[0]} of X's items; {told[1]} of Y's"
 
 
 @dataclass(frozen=True)

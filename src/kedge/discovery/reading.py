@@ -82,7 +82,7 @@ def read_alignment(
     seeds = trusted.seeds_x, trusted.seeds_y
     confidence = measure_confidence(problem, honest, alignment.match.partner, seeds, judged, journal, disjoint=disjoint)
     pairs = _probable_pairs(confidence, min_confidence)
-    health = answer_both(problem, alignment, judged, confidence, len(pairs), disjoint=disjoint)
+    health = answer_both(trusted, alignment, judged, confidence, len(pairs), disjoint=disjoint)
 
     rows_x, rows_y, known = _to_learn_from(trusted, confidence)
     model = _fit_shared(problem, rows_x, rows_y, known)

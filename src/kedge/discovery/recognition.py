@@ -136,10 +136,11 @@ def pair_probabilities(choices: Choices, recognition: Recognition) -> tuple[NDAr
     # What is not certain does not count: at most as many are right as are there but for one standard error.
     share = float(np.clip((recognition.count - recognition.error) / rows, 0, 1 - 1e-9))
     margins = np.sort(choices.first[choices.first > 0])
-    if not len(margins):
+    if rows < _FEWEST_ROWS or not len(margins):
         return np.zeros(1), np.zeros(1)
     inner = np.quantile(margins, np.linspace(0, 1, min(_BINS, len(margins)) + 1)[1:-1])
     edges = np.unique(np.concatenate([[0.0], inner]))
+    edges = edges[np.diff(_exceeding(choices.first, edges), append=0) < 0]  # equal margins leave bins empty
     exceeded = _exceeding(choices.first, edges) / rows
     seconds = (_exceeding(choices.second_x, edges) + 1) / (len(choices.second_x) + 1)  # one more may always be there
     strangers = (1 - share) * _by_strangers(seconds, share)
