@@ -78,9 +78,9 @@ KILLS = [
     ("attempt-1-anneal", 4, "after"),
     ("attempt-1-anneal", 4, "during"),
     ("attempt-1-finish", 2, "after"),
-    ("chance", 2, "during"),
+    ("illusion", 1, "after"),
     ("confidence", 1, "after"),
-    ("false-pairs", 2, "during"),
+    ("illusion", 1, "during"),
 ]
 
 

@@ -386,7 +386,8 @@ def _print_doubtful_seeds(discovery: AnchorDiscovery) -> None:
         return
     aside = sum(seed.suspect for seed in doubtful)
     set_aside = f"; {aside} of them {'looks wrong and was' if aside == 1 else 'look wrong and were'} set aside"
-    told = f"{len(doubtful)} of {len(discovery.seeds_)} seeds disagree with what was found, the most doubtful first"
+    disagree = "disagrees" if len(doubtful) == 1 else "disagree"
+    told = f"{len(doubtful)} of {len(discovery.seeds_)} seeds {disagree} with what was found, the most doubtful first"
     console.print(f"{told}{set_aside if aside else ''}:")
     for seed in doubtful[:_SEEDS_SHOWN]:
         told = f"{seed.closer:.0f} rows are closer" + (", set aside" if seed.suspect else "")

@@ -2,15 +2,39 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from torch import Tensor
+
 from kedge.discovery.alignment import Alignment
 from kedge.discovery.confidence import Confidence
 from kedge.discovery.health import Answer, Health, Interval, Overlap, verdict_of
 from kedge.discovery.judgement import RECOGNISED_SCALE, Judged
+from kedge.discovery.maps import ENOUGH_KNOWN
 from kedge.discovery.problem import Problem
 from kedge.discovery.recognition import estimate_overlap
 
 # An overlap that is surely below this is said to be small.
 _FEW = 0.5
+# A known pair is where it belongs if at most this share of the rows is closer; by chance hardly any is.
+_IN_PLACE = 0.02
+
+
+def judge_by_known(problem: Problem, judged: Judged, closer: Tensor) -> Judged:
+    """The judgement, in the light of the seeds where they are many: (s,) rows are closer to them as read without them.
+
+    If half of them are where they belong, though their own pairs were left out, the map is right, whatever else is
+    seen.
+    """
+    seeds, rows = len(problem.seeds_x), (len(problem.x) + len(problem.y)) / 2
+    if seeds < ENOUGH_KNOWN or judged.answer.verdict == "right":
+        return judged
+    score = float((closer <= _IN_PLACE * rows).double().mean())
+    if score < 0.5:
+        return judged
+    reason = f"Read without them, {score:.0%} of the {seeds} known pairs are among the nearest {_IN_PLACE:.0%} of rows."
+    advice = "Use it by what it does on the known pairs; found pairs are another question."
+    return replace(judged, answer=Answer(score, "right", reason, advice))
 
 
 def answer_both(

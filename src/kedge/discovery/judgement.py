@@ -137,7 +137,10 @@ class Judge:
         lacks to be perfect.
         """
         ground = self._ground
-        found = ground.improved(ground.rotation(self._problem, match))
+        start = ground.rotation(self._problem, match)
+        found = ground.improved(start)
+        if not ground.same(start, found.rotation):  # the rounds have left it behind: it was not even an optimum
+            return 0.0, 0.0
         rivals = list(self._random_rivals) if random_rivals else []
         if not self._seeded:
             rivals.append(ground.improved(-found.rotation))

@@ -16,7 +16,7 @@ from torch import Tensor
 from kedge.discovery.alignment import Alignment, fit_model, known_and_found, pair_moments
 from kedge.discovery.anchors import place_free_anchors, snap
 from kedge.discovery.annealing import PAIRS_PER_DIM
-from kedge.discovery.answers import answer_both
+from kedge.discovery.answers import answer_both, judge_by_known
 from kedge.discovery.confidence import Confidence, measure_confidence
 from kedge.discovery.cross_fitting import cross_fitted
 from kedge.discovery.health import Health
@@ -77,6 +77,7 @@ def read_alignment(
     """Say which pairs are probable, and learn from them; none are, if the spaces are known to be disjoint."""
     honest = cross_fitted(problem, *known_and_found(problem, alignment.match), generator)
     closer = rows_closer(problem, honest.x, honest.y)
+    judged = judge_by_known(problem, judged, closer)
     suspects = suspect_seeds(problem, closer) & (judged.answer.verdict == "right")
     trusted = problem.without_seeds(suspects)
     seeds = trusted.seeds_x, trusted.seeds_y
