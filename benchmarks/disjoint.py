@@ -64,6 +64,8 @@ def draw(curves: dict[tuple[str, int], list[float]], rows: list[int], path: Path
     for (pair, seeds), values in curves.items():
         axes.plot(rows, values, marker="o", label=f"{pair}, {seeds} seeds")
     axes.set(xlabel="rows a side, none in common", ylabel="new items in their place first", ylim=(0, 1), xscale="log")
+    axes.set_xticks(rows, [f"{count:,}" for count in rows])
+    axes.minorticks_off()
     axes.legend()
     figure.savefig(path, dpi=150)
 

@@ -21,10 +21,11 @@ from kedge.discovery.devices import load_normalised, normalise_rows, refuse_one_
 from kedge.discovery.inputs import as_anchor_rows, as_seed_rows, as_space, as_vectors
 from kedge.discovery.journal import Journal
 from kedge.discovery.judgement import Judge, Judged
+from kedge.discovery.maps import Centres
 from kedge.discovery.paper import PaperInit, PaperSettings, discover_by_paper
 from kedge.discovery.parameters import Parameters
 from kedge.discovery.problem import Problem
-from kedge.discovery.reading import Centres, Findings, read_alignment
+from kedge.discovery.reading import Findings, read_alignment
 from kedge.discovery.schedule import Schedule, schedules_for
 from kedge.discovery.steps import OnStep
 from kedge.errors import InputError, NotFittedError

@@ -46,6 +46,14 @@ _POWERS = (0.25, 0.5, 1.0)
 
 
 @dataclass(frozen=True)
+class Centres:
+    """What was taken off the rows of X (dx,) and Y (dy,), if anything."""
+
+    x: Tensor | None
+    y: Tensor | None
+
+
+@dataclass(frozen=True)
 class ChosenMap:
     """A map (ds, dt), what kind it is, and how a search with it does on pairs it was not fitted to.
 

@@ -22,21 +22,13 @@ from kedge.discovery.cross_fitting import cross_fitted
 from kedge.discovery.health import Health
 from kedge.discovery.journal import Journal
 from kedge.discovery.judgement import Judged
-from kedge.discovery.maps import ENOUGH_KNOWN, ChosenMap, choose_map
+from kedge.discovery.maps import ENOUGH_KNOWN, Centres, ChosenMap, choose_map
 from kedge.discovery.problem import Problem
 from kedge.discovery.recognition import PROBABLE
 from kedge.discovery.suspects import rows_closer, suspect_seeds
 from kedge.geometry import PairModel
 
 _FOLDS = 5
-
-
-@dataclass(frozen=True)
-class Centres:
-    """What was taken off the rows of X (dx,) and Y (dy,), if anything."""
-
-    x: Tensor | None
-    y: Tensor | None
 
 
 @dataclass(frozen=True)
@@ -77,8 +69,8 @@ def read_alignment(
     """Say which pairs are probable, and learn from them; none are, if the spaces are known to be disjoint."""
     honest = cross_fitted(problem, *known_and_found(problem, alignment.match), generator)
     closer = rows_closer(problem, honest.x, honest.y)
-    judged = judge_by_known(problem, judged, closer)
     suspects = suspect_seeds(problem, closer) & (judged.answer.verdict == "right")
+    judged = judge_by_known(problem, judged, centres)
     trusted = problem.without_seeds(suspects)
     seeds = trusted.seeds_x, trusted.seeds_y
     confidence = measure_confidence(problem, honest, alignment.match.partner, seeds, judged, journal, disjoint=disjoint)

@@ -40,7 +40,7 @@ _BINS = 20
 _FEWEST_ROWS = 50
 # How far the law has been seen to be off on words, images and texts, in shares of all rows: it rather finds too few.
 _LAW_LOW, _LAW_HIGH = -0.04, 0.10
-_FEWEST_SEEDS = 10
+_FEWEST_SEEDS, _TOLD_APART = 10, 0.2
 _DRAWS = 4000
 
 
@@ -173,7 +173,8 @@ def estimate_overlap(recognition: Recognition, seeds: int, seeds_recognised: int
     """The share of each space's items that the other has too.
 
     Rows are recognised if they have a counterpart and are told apart from others. How often the latter is so, the seeds
-    say: so many of them were recognised by models that had not seen them. Without seeds there is only a lower bound.
+    say: so many of them were recognised by models that had not seen them. Without seeds, or where hardly one of them
+    is, there is only a lower bound.
     """
     chance = np.random.default_rng(0)
     total = min(recognition.rows_x, recognition.rows_y)
@@ -181,7 +182,8 @@ def estimate_overlap(recognition: Recognition, seeds: int, seeds_recognised: int
     # The law is off where there are strangers to be off about.
     shares = shares + np.sqrt(1 - recognition.share) * chance.uniform(_LAW_LOW, _LAW_HIGH, _DRAWS)
     told_apart = chance.beta(seeds_recognised + 0.5, seeds - seeds_recognised + 0.5, _DRAWS)
-    known = seeds >= _FEWEST_SEEDS
+    # Where hardly a seed is recognised, that others are not says nothing about whether they have a counterpart.
+    known = seeds >= _FEWEST_SEEDS and seeds_recognised >= _TOLD_APART * seeds
     shared = np.clip(shares / told_apart if known else shares, seeds / total, 1) * total
 
     def interval(rows: int) -> Interval:
