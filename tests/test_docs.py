@@ -369,7 +369,9 @@ def work_folder(tmp_path_factory, shelf, small_words) -> Any:
             folder = tmp_path_factory.mktemp(Path(page).stem)
             makes_demo = any(re.search(r"^kedge demo$", block.body, flags=re.MULTILINE) for block in blocks_of(page))
             for path in before.iterdir():
-                if path.name != "kedge-demo" or not makes_demo:
+                if path.suffix == ".tsv":  # a page may write its own over it
+                    shutil.copy(path, folder / path.name)
+                elif path.name != "kedge-demo" or not makes_demo:
                     (folder / path.name).symlink_to(path.resolve())
             with pytest.MonkeyPatch.context() as patch:
                 patch.chdir(folder)
