@@ -13,11 +13,8 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from functools import cache
-from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +25,7 @@ from kedge import AnchorDiscovery
 from kedge.experiments.pairs_of_spaces import load_pair
 from kedge.tasks import calibration_error, reliability
 from kedge.tasks.retrieval import shared_scores
-from setting import add_data_option
+from setting import add_data_option, add_run_options, run_cases
 
 ROWS = 4000
 REFERENCE_SEEDS = 300
@@ -59,30 +56,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_data_option(parser)
     parser.add_argument("--pairs", nargs="+", default=["easy", "medium", "glove", "vit"])
-    parser.add_argument("--states", type=int, default=4, help="random states a cell (4)")
-    parser.add_argument("--jobs", type=int, default=1, help="processes of two threads each (1)")
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument(
-        "--out", type=Path, help="write every run as a line of JSON; runs that are there already are not done again"
-    )
+    add_run_options(parser, states=4)
     arguments = parser.parse_args()
-    results = read_results(arguments.out) if arguments.out and arguments.out.exists() else {}
-    cases = [case for case in grid(arguments.pairs, arguments.states) if case not in results]
-    print(f"{len(cases)} runs to do, {len(results)} done before", flush=True)
-    with ProcessPoolExecutor(arguments.jobs, get_context("spawn"), torch.set_num_threads, (2,)) as pool:
-        waiting = {pool.submit(run, arguments.data, case, arguments.device): case for case in cases}
-        for done in as_completed(waiting):
-            results[waiting[done]] = done.result()
-            if arguments.out:
-                with arguments.out.open("a") as file:
-                    file.write(json.dumps(asdict(waiting[done]) | done.result()) + "\n")
-    report(results)
-
-
-def read_results(path: Path) -> dict[Case, dict]:
-    """What an earlier call wrote."""
-    lines = map(json.loads, path.read_text().splitlines())
-    return {Case(*(line[field.name] for field in fields(Case))): line for line in lines}
+    report(run_cases(run, grid(arguments.pairs, arguments.states), arguments))
 
 
 def grid(pairs: list[str], states: int) -> list[Case]:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import json
 import math
 import os
 import re
 import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, fields
+from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -26,6 +32,40 @@ def add_data_option(parser: argparse.ArgumentParser) -> None:
         required=default is None,
         help="folder with words/ and images/ (default: $KEDGE_DATA)",
     )
+
+
+def add_run_options(parser: argparse.ArgumentParser, states: int) -> None:
+    """How many runs, where, and what is kept of them."""
+    parser.add_argument("--states", type=int, default=states, help=f"random states a cell ({states})")
+    parser.add_argument("--jobs", type=int, default=1, help="processes of two threads each (1)")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument(
+        "--out", type=Path, help="write every run as a line of JSON; runs that are there already are not done again"
+    )
+
+
+def run_cases(
+    run: Callable[[Path, Any, str], dict[str, Any]], cases: Sequence[Any], arguments: argparse.Namespace
+) -> dict[Any, dict[str, Any]]:
+    """The results of all cases, dataclasses of one kind, of which those in `--out` are not run again."""
+    kind = type(cases[0])
+    results = read_results(kind, arguments.out) if arguments.out and arguments.out.exists() else {}
+    cases = [case for case in cases if case not in results]
+    print(f"{len(cases)} runs to do, {len(results)} done before", flush=True)
+    with ProcessPoolExecutor(arguments.jobs, get_context("spawn"), torch.set_num_threads, (2,)) as pool:
+        waiting = {pool.submit(run, arguments.data, case, arguments.device): case for case in cases}
+        for done in as_completed(waiting):
+            results[waiting[done]] = done.result()
+            if arguments.out:
+                with arguments.out.open("a") as file:
+                    file.write(json.dumps(asdict(waiting[done]) | done.result()) + "\n")
+    return results
+
+
+def read_results(kind: type, path: Path) -> dict[Any, dict[str, Any]]:
+    """What an earlier call wrote of cases of that kind."""
+    lines = map(json.loads, path.read_text().splitlines())
+    return {kind(*(line[field.name] for field in fields(kind))): line for line in lines}
 
 
 def describe_machine(device_name: str) -> str:

@@ -12,22 +12,18 @@ least half as many of them to their counterpart first as a run does that was giv
 from __future__ import annotations
 
 import argparse
-import json
 import zlib
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from functools import cache
-from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from kedge import AnchorDiscovery
 from kedge.experiments.pairs_of_spaces import load_pair
 from kedge.tasks import calibration_error, reliability
-from setting import add_data_option
+from setting import add_data_option, add_run_options, run_cases
 
 MOST, ROWS, UNSEEN = 10_000, 4000, 2000
 SHARES, SEEDS = (1.0, 0.5, 0.1, 0.0), (15, 100, 0)
@@ -68,31 +64,9 @@ def main() -> None:
     kinds = ("shares", "wrong", "noise", "provoked")
     parser.add_argument("--pairs", nargs="+", default=PAIRS)
     parser.add_argument("--kinds", nargs="+", default=kinds, choices=kinds)
-    parser.add_argument("--states", type=int, default=2, help="random states a cell (2)")
-    parser.add_argument("--jobs", type=int, default=1, help="processes of two threads each (1)")
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument(
-        "--out", type=Path, help="write every run as a line of JSON; runs that are there already are not done again"
-    )
+    add_run_options(parser, states=2)
     arguments = parser.parse_args()
-    results = read_results(arguments.out) if arguments.out and arguments.out.exists() else {}
-    wanted = grid(arguments.pairs, arguments.kinds, arguments.states)
-    cases = [case for case in wanted if case not in results]
-    print(f"{len(cases)} runs to do, {len(results)} done before", flush=True)
-    with ProcessPoolExecutor(arguments.jobs, get_context("spawn"), torch.set_num_threads, (2,)) as pool:
-        waiting = {pool.submit(run, arguments.data, case, arguments.device): case for case in cases}
-        for done in as_completed(waiting):
-            results[waiting[done]] = done.result()
-            if arguments.out:
-                with arguments.out.open("a") as file:
-                    file.write(json.dumps(asdict(waiting[done]) | done.result()) + "\n")
-    report(results)
-
-
-def read_results(path: Path) -> dict[Case, dict]:
-    """What an earlier call wrote."""
-    lines = map(json.loads, path.read_text().splitlines())
-    return {Case(*(line[field.name] for field in fields(Case))): line for line in lines}
+    report(run_cases(run, grid(arguments.pairs, arguments.kinds, arguments.states), arguments))
 
 
 def grid(pairs: list[str], kinds: list[str], states: int) -> list[Case]:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from kedge.spaces import Embeddings
 
 _MOST_ROWS = 20_000
-# Fewer rows are not even tried, or not judged, whatever is found on them.
-_FEWEST_ROWS, _FEWEST_JUDGED = 20, 50
+# Fewer rows are not even tried.
+_FEWEST_ROWS = 20
 _ENOUGH_ROWS_PER_DIMENSION = 10
 _ANCHORS = 10
 _ADVICE = {
@@ -52,6 +52,7 @@ Whatever the answer is, the exit code is 0.""",
 def run(arguments: argparse.Namespace) -> int:
     """Read, try, and give advice."""
     from kedge.cli.output import note, print_json
+    from kedge.discovery.recognition import FEWEST_ROWS
     from kedge.spaces import read_embeddings
 
     began = time.perf_counter()
@@ -59,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     x, y = (read_embeddings(path, limit=limit) for path in (arguments.x, arguments.y))
     note(f"{x.source}: {len(x)} x {x.dim}, {y.source}: {len(y)} x {y.dim}")
     health = _quick_attempt(x, y, arguments) if min(len(x), len(y)) >= _FEWEST_ROWS else None
-    if health is None or min(len(x), len(y)) < _FEWEST_JUDGED:
+    if health is None or min(len(x), len(y)) < FEWEST_ROWS:
         seeds, answer = None, "too few rows to tell; give more of both spaces"
     else:
         seeds, answer = _ADVICE[health.map.verdict]

@@ -78,12 +78,13 @@ def discover_by_alternation(
         notes.apart().tell(Step("health", number, len(schedules), {"score": judged.answer.score}))
         attempts.append(_Attempt(finished, judged, schedule, notes))
     chosen = max(attempts, key=_rank)
-    best, rounds_left = chosen.finished, chosen.schedule.finish_rounds - _ROUNDS_TO_JUDGE
+    best, judged = chosen.finished, chosen.judged
+    rounds_left = chosen.schedule.finish_rounds - _ROUNDS_TO_JUDGE
     if not best.settled and rounds_left > 0:
         further = partial(fit_model, problem, *known_and_found(problem, best.match))
         notes = chosen.journal.of("further")
         best = finish(problem, further, rounds_left, notes, sample=sample, share_before=best.share)
-    judged = judge(best.match)
+        judged = judge(best.match)
     if disjoint or (judged.recognition.share < _FEW_RECOGNISED and not _knows_enough(problem)):
         soft_sample = problem.sample(SOFT_ROWS, generator)
         best = finish_softly(problem, soft_sample, partial(_rotation_of, problem, best.match), chosen.journal)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from kedge.discovery.alignment import Alignment
 from kedge.discovery.confidence import Confidence
-from kedge.discovery.health import RIGHT, Answer, Health, Interval, Overlap, verdict_of
+from kedge.discovery.health import RIGHT, Answer, Health, Interval, Overlap, sentence, verdict_of
 from kedge.discovery.judgement import RECOGNISED_SCALE, Judged
 from kedge.discovery.maps import ENOUGH_KNOWN, Centres, choose_map
 from kedge.discovery.problem import Problem
@@ -43,21 +43,20 @@ def answer_both(
     """
     recognition = confidence.recognition
     overlap = _overlap(problem, confidence, disjoint=disjoint)
-    score = min(1.0, RECOGNISED_SCALE * recognition.share, max(judged.answer.score, 0.0))
+    score = min(RECOGNISED_SCALE * recognition.share, judged.answer.score)
     verdict = verdict_of(score)
     few = f"the two share {'few' if overlap.x.high < _FEW else 'an unknown part of their'} items ({overlap.x} of X's)"
-    told = f"about {recognition.share:.0%} of the rows recognise their counterpart"
     if disjoint:
         reason = "None are looked for: the spaces were said to have nothing in common."
         advice = "Leave out that they are disjoint, if they may share items after all."
     elif judged.answer.verdict != "right":
-        reason = f"Nothing can be said of them while the map is {judged.answer.verdict}; {told}."
+        reason = f"Nothing can be said of them while the map is {judged.answer.verdict}; {recognition}."
         advice = judged.answer.advice
     elif verdict == "right":
-        reason = f"{told[0].upper()}{told[1:]}, and {listed} pairs are listed."
+        reason = f"{sentence(recognition)}, and {listed} pairs are listed."
         advice = "Use pairs of high confidence first, and look at a few of them."
     else:
-        reason = f"{told[0].upper()}{told[1:]}: {few}, or their rows look too much alike; {listed} pairs are listed."
+        reason = f"{sentence(recognition)}: {few}, or their rows look too much alike; {listed} pairs are listed."
         advice = "Use the map, which needs no pairs; look at the pairs that are listed before you use them."
     mutual = float(alignment.match.mutual.float().mean())
     pairs = Answer(score, verdict, reason, advice)

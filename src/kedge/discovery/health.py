@@ -22,6 +22,12 @@ def verdict_of(score: float) -> Verdict:
     return "right" if score >= RIGHT else "doubtful" if score >= DOUBTFUL else "not right"
 
 
+def sentence(told: object) -> str:
+    """What is told, as a sentence begins."""
+    words = str(told)
+    return words[:1].upper() + words[1:]
+
+
 @dataclass(frozen=True)
 class Answer:
     """To one of the two questions: `score` in [0, 1], a verdict, and one sentence each of reason and advice."""

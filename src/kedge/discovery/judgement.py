@@ -25,10 +25,10 @@ from torch import Tensor
 from kedge.discovery.alignment import Turned, pair_moments
 from kedge.discovery.annealing import anneal, finish, leading_axes
 from kedge.discovery.cross_fitting import cross_fitted
-from kedge.discovery.health import DOUBTFUL, Answer, verdict_of
+from kedge.discovery.health import DOUBTFUL, Answer, sentence, verdict_of
 from kedge.discovery.journal import Journal
 from kedge.discovery.problem import Problem
-from kedge.discovery.recognition import Choices, Recognition, count_recognised
+from kedge.discovery.recognition import FEWEST_ROWS, Choices, Recognition, count_recognised
 from kedge.discovery.schedule import Schedule
 from kedge.discovery.steps import Step
 from kedge.geometry import nearest_rotation, orthogonal_map, unit
@@ -55,8 +55,6 @@ _COMPARED = 1000
 _TINY = 1e-6
 # A mirror image that comes within this share of the map's own gain is as good as the map.
 _AS_GOOD = 0.02
-# Fewer rows than this say nothing, however close they come.
-_FEWEST_ROWS = 50
 # Seeds that are enough for most pairs of spaces.
 _ENOUGH_SEEDS = 15
 _CENTRE = "Centre the spaces: uncentred rows are all alike."
@@ -96,7 +94,7 @@ class Judge:
         illusion = self._illusion if recognition.share > _HARDLY else 0.0
         surely = recognition.share - illusion - 2 * recognition.share_error >= _SURELY
         standing = None
-        if min(len(self._problem.x), len(self._problem.y)) >= _FEWEST_ROWS and not (surely and self._seeded):
+        if min(len(self._problem.x), len(self._problem.y)) >= FEWEST_ROWS and not (surely and self._seeded):
             standing = self._standing(match, random_rivals=not surely)
         recognition = recognition.less(illusion)
         answer = self._answer(recognition, surely, standing)
@@ -109,7 +107,7 @@ class Judge:
     def _recognition(self, match: Match) -> Recognition:
         """How many rows of a sample recognise their counterpart; none, where it is known that there are none."""
         sample, sample_match = _sample_of_match(self._problem, match, self._generator())
-        if self._disjoint or min(len(sample.x), len(sample.y)) < _FEWEST_ROWS:
+        if self._disjoint or min(len(sample.x), len(sample.y)) < FEWEST_ROWS:
             return Recognition(0.0, 0.0, len(sample.x), len(sample.y))
         return self._recognised(sample, sample_match)
 
@@ -177,26 +175,22 @@ class Judge:
         return rivals
 
     def _answer(self, recognition: Recognition, surely: bool, standing: tuple[float, float] | None) -> Answer:
-        told = f"about {recognition.share:.0%} of the rows recognise their counterpart"
-        by_rows = min(1.0, RECOGNISED_SCALE * recognition.share)
         if surely:
             if standing is not None and standing[0] < _AS_GOOD:
-                return Answer(
-                    score=DOUBTFUL,
-                    verdict="doubtful",
-                    reason=f"It may be upside down: {told}, but its mirror image brings the spaces just as close.",
-                    advice="Give a seed or two: the spaces look the same turned inside out, and only a pair can tell.",
-                )
-            return Answer(by_rows, "right", f"{told[0].upper()}{told[1:]}.", "Look at a few pairs of high confidence.")
+                reason = f"It may be upside down: {recognition}, but its mirror image brings the spaces just as close."
+                advice = "Give a seed or two: the spaces look the same turned inside out, and only a pair can tell."
+                return Answer(DOUBTFUL, "doubtful", reason, advice)
+            score = min(1.0, RECOGNISED_SCALE * recognition.share)
+            return Answer(score, "right", f"{sentence(recognition)}.", "Look at a few pairs of high confidence.")
         if standing is None:
-            reason = f"Nothing can be said of fewer than {_FEWEST_ROWS} rows."
+            reason = f"Nothing can be said of fewer than {FEWEST_ROWS} rows."
             return Answer(0.0, "doubtful", reason, self._more_rows)
         closeness, agreement = standing
         score = min(max(min(closeness, agreement), 0.0), 1.0)
         verdict = verdict_of(score)
         how = f"{closeness:.0%} closer than" if closeness > 0.005 else "no closer than"
-        reason = f"It brings the spaces {how} the best of {_RIVALS} random starts does, "
-        reason += f"and what two halves of the rows make of it agrees {max(agreement, 0.0):.0%} better; {told}."
+        reason = f"It brings the spaces {how} the best of {_RIVALS} random starts does, and what two halves of the "
+        reason += f"rows make of it agrees {max(agreement, 0.0):.0%} better; {recognition}."
         advice = {
             "right": "It carries any vector across; whether the files share items is another question.",
             "doubtful": f"Try it on a few vectors whose place you know. {self._remedy}",

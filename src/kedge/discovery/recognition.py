@@ -34,10 +34,11 @@ from kedge.matching import Match, Rows, second_margins
 PROBABLE = 0.5
 """Pairs that are at least so probable are learned from."""
 
+FEWEST_ROWS = 50
+"""Fewer rows tell nothing: their shares are too rough."""
+
 _SAMPLE = 4000
 _BINS = 20
-# Fewer rows tell nothing: their shares are too rough.
-_FEWEST_ROWS = 50
 # How far the law has been seen to be off on words, images and texts, in shares of all rows: it rather finds too few.
 _LAW_LOW, _LAW_HIGH = -0.04, 0.10
 _FEWEST_SEEDS, _TOLD_APART = 10, 0.2
@@ -87,6 +88,9 @@ class Recognition:
         """Without the share of the rows of the smaller space that only seem to be recognised."""
         return replace(self, count=max(self.count - illusion * min(self.rows_x, self.rows_y), 0.0))
 
+    def __str__(self) -> str:
+        return f"about {self.share:.0%} of the rows recognise their counterpart"
+
     @property
     def share(self) -> float:
         """Of the rows of the smaller space."""
@@ -111,7 +115,7 @@ def count_recognised(choices: Choices) -> Recognition:
     ]
     # Both say the same of the same pairs, but for the noise of the second choices.
     count, error = np.mean(found, axis=0).tolist()
-    if min(n, m) < _FEWEST_ROWS:
+    if min(n, m) < FEWEST_ROWS:
         return Recognition(0.0, float(min(n, m)), n, m)
     return Recognition(float(np.clip(count, 0, mutual)), error, n, m)
 
@@ -136,7 +140,7 @@ def pair_probabilities(choices: Choices, recognition: Recognition) -> tuple[NDAr
     # What is not certain does not count: at most as many are right as are there but for one standard error.
     share = float(np.clip((recognition.count - recognition.error) / rows, 0, 1 - 1e-9))
     margins = np.sort(choices.first[choices.first > 0])
-    if rows < _FEWEST_ROWS or not len(margins):
+    if rows < FEWEST_ROWS or not len(margins):
         return np.zeros(1), np.zeros(1)
     inner = np.quantile(margins, np.linspace(0, 1, min(_BINS, len(margins)) + 1)[1:-1])
     edges = np.unique(np.concatenate([[0.0], inner]))
