@@ -6,7 +6,10 @@ import argparse
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from kedge.spaces.stores import Address
 
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 FORMATS = ".vec .txt .bin (each also .gz), .npz, .npy, .safetensors or .parquet"
@@ -47,8 +50,8 @@ def add_run(parser: argparse.ArgumentParser) -> None:
 
 def add_spaces(parser: argparse.ArgumentParser) -> None:
     """The two spaces."""
-    parser.add_argument("x", metavar="X", type=Path, help=f"source space: {FORMATS}")
-    parser.add_argument("y", metavar="Y", type=Path, help="target space, likewise")
+    parser.add_argument("x", metavar="X", type=space_name, help=f"source space: {FORMATS}; or a store (`kedge stores`)")
+    parser.add_argument("y", metavar="Y", type=space_name, help="target space, likewise")
 
 
 def add_limit(parser: argparse.ArgumentParser) -> None:
@@ -73,9 +76,21 @@ def add_random_state(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--random-state", metavar="N", type=seed_number, default=0, help="same number, same answer (0)")
 
 
-def add_output(parser: argparse.ArgumentParser) -> None:
-    """The file to write."""
-    parser.add_argument("-o", "--out", metavar="OUT", type=Path, required=True, help=f"file to write: {FORMATS}")
+def add_output(parser: argparse.ArgumentParser, *, stores: bool = True) -> None:
+    """The file to write, or a new store."""
+    kind, more = (space_name, "; or a new store") if stores else (Path, "")
+    parser.add_argument("-o", "--out", metavar="OUT", type=kind, required=True, help=f"file to write: {FORMATS}{more}")
+
+
+def space_name(text: str) -> Path | Address:
+    """The name of a file, or the address of a store."""
+    from kedge.errors import InputError
+    from kedge.spaces.stores.address import as_address, is_address
+
+    try:
+        return as_address(text) if is_address(text) else Path(text)
+    except InputError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def positive(text: str) -> int:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from kedge.cli.arguments import FORMATS, add_limit, add_verb
+from kedge.cli.arguments import FORMATS, add_limit, add_verb, space_name
 
 
 def add_parser(verbs: Any) -> None:
@@ -17,10 +17,17 @@ def add_parser(verbs: Any) -> None:
         run,
         "Convert a file of vectors to another format, or keep part of it.",
         """  kedge convert GoogleNews-vectors-negative300.bin words.safetensors --limit 200000
-  kedge convert wiki.vec.gz some.npz --keys words.txt""",
+  kedge convert wiki.vec.gz some.npz --keys words.txt
+  kedge convert chroma:DIR#COLLECTION vectors.npz
+
+Only ids and vectors are kept; `kedge migrate` keeps the payload of a store too.""",
     )
-    parser.add_argument("file", metavar="IN", type=Path, help=f"file to read: {FORMATS}")
-    parser.add_argument("out", metavar="OUT", type=Path, help="file to write; its suffix names the format")
+    parser.add_argument(
+        "file", metavar="IN", type=space_name, help=f"file to read: {FORMATS}; or a store (`kedge stores`)"
+    )
+    parser.add_argument(
+        "out", metavar="OUT", type=space_name, help="file to write, whose suffix names the format; or a new store"
+    )
     parser.add_argument("--keys", metavar="FILE", type=Path, help="keep only these keys, one a line")
     add_limit(parser)
 

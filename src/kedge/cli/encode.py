@@ -95,7 +95,7 @@ def _add_text(kinds: Any) -> None:
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
-    add_output(parser)
+    add_output(parser, stores=False)
     add_device(parser)
     parser.add_argument("--batch-size", metavar="N", type=positive, default=32, help="encode N at once (32)")
     parser.add_argument("--limit", metavar="N", type=positive, help="encode only the first N")

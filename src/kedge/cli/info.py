@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kedge.cli.arguments import add_limit, add_verb
+from kedge.cli.arguments import add_limit, add_verb, space_name
 
 if TYPE_CHECKING:
     from kedge.spaces import Embeddings
@@ -24,7 +24,7 @@ def add_parser(verbs: Any) -> None:
         """  kedge info words.vec
   kedge info RUN --json""",
     )
-    parser.add_argument("path", metavar="FILE|RUN", type=Path, help="file of vectors, or run folder")
+    parser.add_argument("path", metavar="FILE|RUN", type=space_name, help="file of vectors, store, or run folder")
     add_limit(parser)
 
 
@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     from kedge.discovery import read_description
     from kedge.spaces import read_embeddings
 
-    if arguments.path.is_dir():
+    if isinstance(arguments.path, Path) and arguments.path.is_dir():
         described = read_description(arguments.path)
         shown = _run_lines(described)
     else:

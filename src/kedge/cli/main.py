@@ -1,6 +1,6 @@
 """The `kedge` command: parse, run a verb, turn errors into one clear line and an exit code.
 
-Exit codes: 0 done; 2 bad input, nothing written; 3 written, but not vouched for; 130 interrupted.
+Exit codes: 0 done; 2 bad input, nothing written; 3 done, but not vouched for, or less than asked for; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -21,13 +21,18 @@ from kedge.cli import (
     encode,
     evaluate,
     explore,
+    export,
     info,
+    migrate,
     plot,
     project,
+    rehearse,
     report,
     reproduce,
     search,
     stitch,
+    stores,
+    suggest,
     translate,
 )
 from kedge.cli.interruption import interrupted
@@ -40,14 +45,19 @@ _VERBS = (
     report,
     explore,
     evaluate,
+    rehearse,
+    suggest,
     search,
     translate,
+    export,
+    migrate,
     project,
     plot,
     stitch,
     encode,
     convert,
     info,
+    stores,
     reproduce,
 )
 

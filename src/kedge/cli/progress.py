@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -71,12 +72,14 @@ def progress_bar() -> Iterator[OnStep]:
 
 
 @contextmanager
-def counting_bar(label: str) -> Iterator[Callable[[int, int], None]]:
-    """Yield a callback that is told how many are done, and of how many."""
-    with _bars(notes()) as progress:
-        task = progress.add_task(label, total=None)
+def counting_bar(label: str, *, rate: bool = False) -> Iterator[Callable[[int, int], None]]:
+    """Yield a callback that is told how many are done, and of how many; with `rate` the bar shows how many a second."""
+    began = time.monotonic()
+    with _bars(notes(), *([TextColumn("{task.fields[rate]}")] if rate else [])) as progress:
+        task = progress.add_task(label, total=None, rate="")
 
         def on_progress(done: int, total: int) -> None:
-            progress.update(task, completed=done, total=total)
+            seconds = max(time.monotonic() - began, 1e-3)
+            progress.update(task, completed=done, total=total, rate=f"{done / seconds:.0f}/s")
 
         yield on_progress

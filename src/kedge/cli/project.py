@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
-from kedge.cli.arguments import FORMATS, add_limit, add_output, add_run, add_verb
+from kedge.cli.arguments import FORMATS, add_limit, add_output, add_run, add_verb, space_name
 
 
 def add_parser(verbs: Any) -> None:
@@ -26,7 +25,7 @@ shared:    for search in either direction, the best that the run knows; the inne
     )
     add_run(parser)
     parser.add_argument("side", choices=("X", "Y"), help="which space the vectors belong to")
-    parser.add_argument("file", metavar="FILE", type=Path, help=f"vectors: {FORMATS}")
+    parser.add_argument("file", metavar="FILE", type=space_name, help=f"vectors: {FORMATS}")
     add_output(parser)
     parser.add_argument(
         "--coordinates", choices=("relative", "shared"), default="relative", help="which coordinates (relative)"

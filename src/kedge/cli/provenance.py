@@ -8,13 +8,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kedge.spaces.npy import key_file
+from kedge.spaces.stores.address import Address
 
 if TYPE_CHECKING:
     from kedge.spaces import Embeddings
 
 
-def describe_input(path: Path, space: Embeddings | None = None) -> dict[str, Any]:
-    """Name and SHA-256 of a file (and of the keys beside it), and the size of the space read from it."""
+def describe_input(path: Path | Address, space: Embeddings | None = None) -> dict[str, Any]:
+    """Name and SHA-256 of a file (and of the keys beside it), and the size of the space read from it.
+
+    Of a store it is the SHA-256 of the keys and vectors that were read; its address is named without secrets.
+    """
+    if isinstance(path, Address):
+        assert space is not None, "a store is read as a space"
+        digest = hashlib.sha256("\n".join(space.keys).encode())
+        digest.update(space.vectors.tobytes())
+        return {"file": str(path), "sha256": digest.hexdigest(), "rows": len(space), "dimensions": space.dim}
     described: dict[str, Any] = {"file": path.name, "sha256": _sha256(path)}
     if space is not None:
         described |= {"rows": len(space), "dimensions": space.dim}

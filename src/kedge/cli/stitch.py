@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kedge.cli.arguments import FORMATS, add_random_state, add_run, add_verb
+from kedge.cli.arguments import FORMATS, add_random_state, add_run, add_verb, space_name
 
 if TYPE_CHECKING:
     from kedge.tasks import StitchScores
@@ -29,9 +29,9 @@ The labels are two columns, key and label: .tsv, .csv, or separated by white spa
 which --gold also says how far off they are (MAE). Logistic regression needs kedge[stitch].""",
     )
     add_run(parser)
-    parser.add_argument("--train", metavar="FILE", type=Path, required=True, help=f"labelled vectors: {FORMATS}")
+    parser.add_argument("--train", metavar="FILE", type=space_name, required=True, help=f"labelled vectors: {FORMATS}")
     parser.add_argument("--labels", metavar="FILE", type=Path, required=True, help="a label for each key of --train")
-    parser.add_argument("--predict", metavar="FILE", type=Path, required=True, help="vectors to label, likewise")
+    parser.add_argument("--predict", metavar="FILE", type=space_name, required=True, help="vectors to label, likewise")
     parser.add_argument("-o", "--out", metavar="OUT", type=Path, required=True, help="file to write: .tsv")
     parser.add_argument("--from", dest="source", choices=("X", "Y"), default="X", help="the space of --train (X)")
     parser.add_argument("--to", dest="target", choices=("X", "Y"), help="the space of --predict (the other one)")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kedge.cli.arguments import FORMATS, add_limit, add_output, add_run, add_verb
+from kedge.cli.arguments import FORMATS, add_limit, add_output, add_run, add_verb, space_name
+
+if TYPE_CHECKING:
+    from kedge.discovery import AnchorDiscovery
 
 # Mean lengths within this of 1 are unit length.
 _NEARLY = 0.01
@@ -27,8 +29,14 @@ def add_parser(verbs: Any) -> None:
 --scale raw is for an index that compares by distance (L2) over vectors as they are.""",
     )
     add_run(parser)
-    parser.add_argument("file", metavar="FILE", type=Path, help=f"vectors of X, with --back of Y: {FORMATS}")
+    parser.add_argument("file", metavar="FILE", type=space_name, help=f"vectors of X, with --back of Y: {FORMATS}")
     add_output(parser)
+    add_direction_and_scale(parser)
+    add_limit(parser)
+
+
+def add_direction_and_scale(parser: argparse.ArgumentParser) -> None:
+    """Which way to carry vectors, and how long they become."""
     parser.add_argument("--back", action="store_true", help="carry vectors of Y into X's space instead")
     parser.add_argument(
         "--scale",
@@ -36,12 +44,10 @@ def add_parser(verbs: Any) -> None:
         default="unit",
         help="length of the vectors: 1, or the mean length of the target's own (unit)",
     )
-    add_limit(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Translate and write."""
-    from kedge.cli.output import note
     from kedge.cli.writing import write_derived
     from kedge.discovery import load
     from kedge.spaces import read_embeddings
@@ -50,10 +56,17 @@ def run(arguments: argparse.Namespace) -> int:
     space = read_embeddings(arguments.file, limit=arguments.limit)
     translate = discovery.translate_back if arguments.back else discovery.translate
     vectors = translate(space, scale=arguments.scale)
+    note_length(discovery, arguments)
+    return write_derived(arguments, space, vectors, "translated vectors")
+
+
+def note_length(discovery: AnchorDiscovery, arguments: argparse.Namespace) -> None:
+    """Say so where vectors of unit length do not fit an index of the target's own by distance."""
+    from kedge.cli.output import note
+
     target, length = ("X", discovery.length_x_) if arguments.back else ("Y", discovery.length_y_)
     if arguments.scale == "unit" and abs(length - 1) > _NEARLY:
         note(
             f"{target}'s own vectors have mean length {length:.4g}: compare by cosine, or use --scale raw for an index "
             "by distance"
         )
-    return write_derived(arguments, space, vectors, "translated vectors")

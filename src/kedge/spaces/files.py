@@ -1,4 +1,4 @@
-"""Read and write spaces: the suffix chooses the format, one module a format."""
+"""Read and write spaces: the suffix chooses the format, one module a format; an address chooses a store."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from kedge.spaces import npy, npz, parquet, safetensors, word2vec_binary, word2v
 from kedge.spaces.atomic import atomic_path, require_target
 from kedge.spaces.embeddings import Embeddings
 from kedge.spaces.selection import Selection, share_of
+from kedge.spaces.stores.address import Address, as_address, is_address
 
 
 @dataclass(frozen=True)
@@ -39,19 +40,20 @@ _FORMATS = {
 
 
 def read_embeddings(
-    path: str | Path,
+    path: str | Path | Address,
     *,
     limit: int | None = None,
     keys: Collection[str] | None = None,
     share: tuple[int, int] = (0, 1),
 ) -> Embeddings:
-    """Read a space from a file whose suffix names its format.
+    """Read a space from a file whose suffix names its format, or from a store.
 
     Parameters
     ----------
-    path : str or Path
+    path : str, Path or Address
         `.vec`, `.txt` (word2vec or GloVe text, also `.gz`), `.bin` (word2vec binary, also `.gz`), `.npz`,
         `.npy` with `NAME.keys.txt`, `.safetensors` or `.parquet`. `.npy` and `.safetensors` are memory-mapped.
+        Or the address of a store, such as `chroma:DIR#collection`, whose ids become the keys.
     limit : int, optional
         Keep at most so many rows, from the top (files are commonly sorted by frequency).
     keys : collection of str, optional
@@ -60,16 +62,25 @@ def read_embeddings(
         Which of how many processes this is. All keys are read, but of a memory-mapped file only the vectors in this
         process's share of the rows are touched; the others are for the others to check.
     """
-    path = Path(path)
     if limit is not None and limit < 1:
         raise InputError(f"limit must be at least 1, got {limit}")
+    selection = Selection(limit, None if keys is None else frozenset(keys))
+    if is_address(path):
+        from kedge.spaces.stores.spaces import read_space
+
+        return read_space(as_address(path), selection, share)
+    return read_file(Path(path), selection, share)  # type: ignore[arg-type]
+
+
+def read_file(path: Path, selection: Selection = Selection(), share: tuple[int, int] = (0, 1)) -> Embeddings:  # noqa: B008
+    """What `read_embeddings` does with a file."""
     form = _format_of(path)
     if not path.is_file():
         raise InputError(f"{path}: {'is a folder, not a file' if path.is_dir() else 'no such file'}")
     if path.stat().st_size == 0:
         raise InputError(f"{path}: the file is empty")
     try:
-        names, vectors = form.read(path, Selection(limit, None if keys is None else frozenset(keys)))
+        names, vectors = form.read(path, selection)
     except KedgeError:
         raise
     except MemoryError as error:
@@ -80,14 +91,25 @@ def read_embeddings(
         raise InputError(
             f"{path}: not a readable {path.suffix} file ({told}); truncated or of another format"
         ) from error
-    if not names and keys is not None:
-        raise InputError(f"{path}: none of the {len(keys)} wanted keys is in the file")
+    if not names and selection.keys is not None:
+        raise InputError(f"{path}: none of the {len(selection.keys)} wanted keys is in the file")
     return Embeddings(names, vectors, str(path), share_of(len(names), *share))
 
 
-def write_embeddings(space: Embeddings, path: str | Path) -> None:
-    """Write a space to a file whose suffix names its format; the file appears complete or not at all."""
-    path = Path(path)
+def write_embeddings(space: Embeddings, path: str | Path | Address) -> None:
+    """Write a space to a file whose suffix names its format, and which appears complete or not at all; or to a store.
+
+    A store must not be there yet. Its rows have no payload.
+    """
+    if is_address(path):
+        from kedge.spaces.stores.spaces import write_space
+
+        return write_space(space, as_address(path))
+    return write_file(space, Path(path))  # type: ignore[arg-type]
+
+
+def write_file(space: Embeddings, path: Path) -> None:
+    """What `write_embeddings` does with a file."""
     form = _format_of(path)
     with atomic_path(path) as temporary:
         if form.write is not None:
@@ -112,7 +134,8 @@ def _format_of(path: Path) -> _Format:
     form = _FORMATS.get(_suffix_of(path).lower())
     if form is None:
         raise InputError(
-            f"{path}: the suffix {_suffix_of(path)!r} names no known format; known are {', '.join(_FORMATS)}"
+            f"{path}: the suffix {_suffix_of(path)!r} names no known format; known are {', '.join(_FORMATS)}, "
+            "and stores (see `kedge stores`)"
         )
     return form
 

@@ -5,6 +5,7 @@ Without a key file the row numbers "0", "1", ... are the keys.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,12 +56,17 @@ def read_keys(path: Path, count: int) -> list[str]:
 
 def write(path: Path, keys_path: Path, space: Embeddings) -> None:
     """Write the matrix to `path` and the keys to `keys_path`."""
-    for key in space.keys:
+    write_keys(keys_path, space.keys)
+    with path.open("wb") as stream:
+        np.save(stream, space.vectors)
+
+
+def write_keys(path: Path, keys: Sequence[str]) -> None:
+    """Write keys, one a line."""
+    for key in keys:
         if "\n" in key or "\r" in key or not key:
             raise InputError(
                 f"{path}: the key {key!r} is empty or holds a line break, which a key file cannot store; "
                 "write .npz, .safetensors or .parquet instead"
             )
-    with path.open("wb") as stream:
-        np.save(stream, space.vectors)
-    keys_path.write_text("".join(f"{key}\n" for key in space.keys), encoding="utf-8", newline="\n")
+    path.write_text("".join(f"{key}\n" for key in keys), encoding="utf-8", newline="\n")

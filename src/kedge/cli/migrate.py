@@ -1,0 +1,234 @@
+"""`kedge migrate`: a store's vectors, carried into the other space, into a new store."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kedge.cli.arguments import FORMATS, add_verb, positive, space_name
+
+if TYPE_CHECKING:
+    from kedge.discovery import AnchorDiscovery
+    from kedge.spaces.stores import Description, Store
+    from kedge.spaces.stores.migration import Carry, Migration, OnBad
+
+EXIT_INCOMPLETE = 3
+
+
+def add_parser(verbs: Any) -> None:
+    """Describe the verb."""
+    parser = add_verb(
+        verbs,
+        "migrate",
+        run,
+        "Carry all vectors of a store into the other space, with ids and payload, into a new store.",
+        """  kedge migrate chroma:DB#docs chroma:DB#docs-new --run RUN --dry-run
+  kedge migrate chroma:DB#docs chroma:DB#docs-new --run RUN
+  kedge migrate chroma:DB#docs chroma:DB#docs-new --run RUN --resume        after an interruption
+  kedge migrate pgvector:postgresql://HOST/DB#docs.old pgvector:postgresql://HOST/DB#docs.new --run RUN --back
+
+The source is never changed. RUN carries vectors of its X into its Y, with --back those of Y into X. Exit code 3 means
+that the target does not hold what it should, and says how much; rows that were added to the source meanwhile are
+brought over by --resume.""",
+    )
+    parser.add_argument("source", metavar="SOURCE", type=space_name, help=f"store (see `kedge stores`), or {FORMATS}")
+    parser.add_argument("target", metavar="TARGET", type=space_name, help="new store, of the same kind or another")
+    parser.add_argument(
+        "--run", dest="run_folder", metavar="RUN", type=Path, required=True, help="from `kedge discover`"
+    )
+    parser.add_argument("--back", action="store_true", help="the store holds vectors of Y, carry them into X's space")
+    parser.add_argument(
+        "--scale",
+        choices=("unit", "raw"),
+        default="raw",
+        help="length of the vectors: 1, or the mean length of the target space's own, for any metric (raw)",
+    )
+    parser.add_argument("--resume", action="store_true", help="go on with a migration that was interrupted")
+    parser.add_argument("--dry-run", action="store_true", help="check everything and write nothing")
+    parser.add_argument(
+        "--skip-bad", metavar="FILE", type=Path, help="leave out rows that do not fit and list them here"
+    )
+    parser.add_argument("--batch", metavar="N", type=positive, default=1000, help="rows carried at once (1000)")
+    parser.add_argument("--from-model", metavar="NAME", help="model of the store's vectors (the name in RUN)")
+    parser.add_argument("--to-model", metavar="NAME", help="model of the space they are carried into (the name in RUN)")
+    parser.add_argument("--anyway", action="store_true", help="go ahead although the map of RUN is not right")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Check, carry, compare, and say what came of it."""
+    from kedge.cli.output import note
+    from kedge.discovery import load
+    from kedge.errors import InputError
+    from kedge.spaces.stores import open_store
+    from kedge.spaces.stores.migration import migrate, require_fitting, require_free
+
+    discovery = load(arguments.run_folder)
+    _require_right(discovery, anyway=arguments.anyway)
+    if arguments.source == arguments.target:
+        raise InputError(f"{arguments.target}: source and target are the same store")
+    if arguments.skip_bad and arguments.skip_bad.exists() and not arguments.resume:
+        raise InputError(f"--skip-bad: {arguments.skip_bad} is there already; choose another name")
+    dims: tuple[int, int] = discovery.map_.shape[::-1] if arguments.back else discovery.map_.shape
+    with open_store(arguments.source) as source, open_store(arguments.target) as target:
+        about = require_fitting(source, dims)
+        said = _note(arguments, discovery, str(source.address))
+        _refuse_twice(about, said)
+        if not target.keeps_payload:
+            note(f"{target.address}: keeps ids and vectors only, no payload")
+        carry = _carry(discovery, arguments)
+        if arguments.dry_run:
+            there = require_free(target, said, resume=arguments.resume)
+            return _tell_plan(arguments, source, about, carry, said, going_on=there)
+        began = time.perf_counter()
+        with _bars() as (on_progress, on_check), _bad_rows(arguments.skip_bad) as on_bad:
+            result = migrate(
+                source,
+                target,
+                carry,
+                said,
+                dims,
+                batch_rows=arguments.batch,
+                resume=arguments.resume,
+                on_bad=on_bad,
+                on_progress=on_progress,
+                on_check=on_check,
+            )
+        return _tell(arguments, result, target, time.perf_counter() - began)
+
+
+def _require_right(discovery: AnchorDiscovery, *, anyway: bool) -> None:
+    from kedge.cli.output import note
+    from kedge.errors import InputError
+
+    answer = discovery.health_.map
+    if answer.verdict == "right" or anyway:
+        return
+    if answer.verdict == "not right":
+        raise InputError(f"--run: its map is not right ({answer.reason}) {answer.advice} Or go ahead with --anyway.")
+    note(f"the map of the run is doubtful: {answer.reason} Rehearse it first: kedge rehearse")
+
+
+def _carry(discovery: AnchorDiscovery, arguments: argparse.Namespace) -> Carry:
+    translate = discovery.translate_back if arguments.back else discovery.translate
+    return partial(translate, scale=arguments.scale)
+
+
+def _note(arguments: argparse.Namespace, discovery: AnchorDiscovery, source: str) -> dict[str, Any]:
+    """What the target says of its vectors, so that nobody mixes them with others."""
+    import hashlib
+
+    from kedge import __version__
+
+    inputs = discovery.provenance_.get("inputs", {})
+    here, there = ("y", "x") if arguments.back else ("x", "y")
+    matrix = discovery.map_back_ if arguments.back else discovery.map_
+    return {
+        "model": arguments.to_model or inputs.get(there, {}).get("file", there.upper()),
+        "carried_from": arguments.from_model or inputs.get(here, {}).get("file", here.upper()),
+        "map": hashlib.sha256(matrix.tobytes()).hexdigest()[:16],
+        "scale": arguments.scale,
+        "source": source,
+        "kedge": __version__,
+    }
+
+
+def _refuse_twice(about: Description, said: dict[str, Any]) -> None:
+    """Refuse to carry across what was carried across already."""
+    import json
+
+    from kedge.cli.output import note
+    from kedge.errors import InputError
+    from kedge.spaces.stores import NOTE
+
+    try:
+        before = json.loads(about.metadata.get(NOTE, "{}"))
+    except ValueError:
+        return
+    if isinstance(before, dict) and before.get("map") == said["map"]:
+        raise InputError(f"{said['source']}: its vectors were carried by this run already, into {before.get('model')}")
+    if before:
+        note(f"{said['source']}: its vectors are not a model's own, they were carried before")
+
+
+@contextmanager
+def _bad_rows(path: Path | None) -> Iterator[OnBad | None]:
+    """Where bad rows are told: to nobody, or to a file, which appears if there are any."""
+    from kedge.spaces.pairs import write_table
+
+    if path is None:
+        yield None
+        return
+    found: list[tuple[str, str]] = []
+    yield lambda name, why: found.append((str(name), why))
+    if found:
+        write_table(path, ("id", "reason"), found)
+
+
+@contextmanager
+def _bars() -> Iterator[Any]:
+    from kedge.cli.progress import counting_bar
+
+    with counting_bar("carrying rows", rate=True) as on_progress, counting_bar("checking", rate=True) as on_check:
+        yield on_progress, on_check
+
+
+def _tell_plan(
+    arguments: argparse.Namespace,
+    source: Store,
+    about: Description,
+    carry: Carry,
+    said: dict[str, Any],
+    *,
+    going_on: bool,
+) -> int:
+    """What would be done, after one batch has been carried to nowhere."""
+    from kedge.cli.output import print_json, results
+
+    first = next(source.read(min(arguments.batch, 100)), None)
+    dim = carry(first.vectors[:1]).shape[1] if first is not None and len(first) else None
+    plan = {
+        "rows": about.rows,
+        "dimensions": [about.dim, dim],
+        "metric": about.metric,
+        "resumes": going_on,
+        "note": said,
+    }
+    if arguments.json:
+        print_json({"dry_run": True} | plan)
+        return 0
+    results().print(
+        f"would {'go on to carry' if going_on else 'carry'} {about.rows} rows of {about.dim} numbers from "
+        f"{said['source']} to {arguments.target}, as {dim} numbers of {said['scale']} length; nothing was written",
+        markup=False,
+    )
+    return 0
+
+
+def _tell(arguments: argparse.Namespace, result: Migration, target: Store, seconds: float) -> int:
+    from dataclasses import asdict
+
+    from kedge.cli.output import print_json, results
+
+    if arguments.json:
+        print_json(asdict(result) | {"complete": result.complete, "seconds": seconds, "target": str(target.address)})
+        return 0 if result.complete else EXIT_INCOMPLETE
+    print_line = results().print
+    before = f", {result.before} were there before" if result.before else ""
+    rate = f"{result.rows / max(seconds, 1e-9):.0f} rows a second, checking included"
+    print_line(f"{result.written} rows carried to {target.address}{before} ({rate})", markup=False)
+    if result.bad:
+        print_line(f"left out: {result.bad} rows that do not fit, listed in {arguments.skip_bad}", markup=False)
+    if result.complete:
+        print_line(f"checked: all ids are there, {result.compared} rows compared and equal", markup=False)
+        return 0
+    print_line(
+        f"NOT COMPLETE: {result.missing} rows are missing (added meanwhile? then --resume), {result.extra} are in the "
+        f"target only, {result.different} of {result.compared} compared rows differ",
+        markup=False,
+    )
+    return EXIT_INCOMPLETE

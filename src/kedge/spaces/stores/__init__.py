@@ -1,0 +1,22 @@
+"""Stores: where vectors live with ids and payload. One module a kind, one small protocol, one address for each."""
+
+from kedge.spaces.stores.address import KINDS, Address, as_address, is_address
+from kedge.spaces.stores.kinds import STORE_KINDS, StoreKind, open_store
+from kedge.spaces.stores.store import DOCUMENT, NOTE, Batch, Description, Id, Metric, Store
+
+__all__ = [
+    "DOCUMENT",
+    "KINDS",
+    "NOTE",
+    "STORE_KINDS",
+    "Address",
+    "Batch",
+    "Description",
+    "Id",
+    "Metric",
+    "Store",
+    "StoreKind",
+    "as_address",
+    "is_address",
+    "open_store",
+]

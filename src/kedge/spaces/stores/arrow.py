@@ -1,0 +1,94 @@
+"""Rows of a store as Arrow tables, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from kedge.errors import InputError
+from kedge.spaces.stores.store import Batch, Id
+
+_ID_NAMES, _VECTOR_NAMES = ("id", "key", "_id"), ("vector", "embedding", "embeddings")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which column holds the ids (None: rows are numbered) and which the vectors."""
+
+    id: str | None
+    vector: str
+
+
+def columns_of(schema: Any, source: str) -> Columns:
+    """The columns of a schema, by their usual names, else the first that can be meant."""
+    vectors = [entry.name for entry in schema if _holds_vectors(entry.type)]
+    names = [entry.name for entry in schema if _holds_ids(entry.type)]
+    if not vectors:
+        raise InputError(f"{source}: no column holds lists of numbers; there are {', '.join(schema.names)}")
+    usual = [name for name in _VECTOR_NAMES if name in vectors]
+    if not usual and len(vectors) > 1:
+        raise InputError(f"{source}: several columns hold vectors ({', '.join(vectors)}); call the right one `vector`")
+    usual_ids = [name for name in _ID_NAMES if name in names]
+    return Columns((usual_ids or names or [None])[0], (usual or vectors)[0])
+
+
+def payload_fields(schema: Any, columns: Columns) -> Any:
+    """The schema of the other columns."""
+    return pa.schema([entry for entry in schema if entry.name not in (columns.id, columns.vector)])
+
+
+def rows_of(table: Any, columns: Columns, begin: int) -> Batch:
+    """A table or record batch as rows; those without ids are numbered from `begin`."""
+    ids: list[Id] = list(range(begin, begin + len(table))) if columns.id is None else table[columns.id].to_pylist()
+    others = [name for name in table.schema.names if name not in (columns.id, columns.vector)]
+    payloads = table.select(others).to_pylist() if others else [{} for _ in ids]
+    lists = table[columns.vector]
+    lists = lists.combine_chunks() if isinstance(lists, pa.ChunkedArray) else lists
+    lengths = pa.compute.fill_null(pa.compute.list_value_length(lists), -1).to_numpy(zero_copy_only=False)
+    dim = int(lengths.max(initial=0))
+    good = np.flatnonzero(lengths == dim)
+    bad = [
+        (ids[row], "has no vector" if lengths[row] < 0 else f"has {lengths[row]} numbers instead of {dim}")
+        for row in np.flatnonzero(lengths != dim).tolist()
+    ]
+    if bad:
+        lists = lists.take(pa.array(good))
+    vectors = lists.flatten().to_numpy(zero_copy_only=False).astype(np.float32).reshape(len(good), dim)
+    kept = good.tolist()
+    return Batch([ids[row] for row in kept], vectors, [_said(payloads[row]) for row in kept], bad)
+
+
+def table_of(batch: Batch, fields: Any, metadata: Mapping[str, str]) -> Any:
+    """Rows as a table with the columns `id`, `vector` and those of the payload, with the types of `fields` if any."""
+    types = {} if fields is None else {entry.name: entry.type for entry in fields}
+    numbered = all(isinstance(name, int) for name in batch.ids)
+    arrays = {"id": pa.array(batch.ids if numbered else [str(name) for name in batch.ids])}
+    flat = pa.array(np.ascontiguousarray(batch.vectors, dtype=np.float32).reshape(-1))
+    arrays["vector"] = pa.FixedSizeListArray.from_arrays(flat, batch.vectors.shape[1])
+    for name in dict.fromkeys([*types, *(name for payload in batch.payloads for name in payload)]):
+        values = [payload.get(name) for payload in batch.payloads]
+        arrays["payload." + name if name in arrays else name] = pa.array(values, type=types.get(name))
+    return pa.table(arrays).replace_schema_metadata(dict(metadata) or None)
+
+
+def id_array(schema: Any, columns: Columns, ids: Collection[Id]) -> Any:
+    """Ids as an array of the type of their column."""
+    return pa.array(list(ids), type=schema.field(columns.id).type)
+
+
+def _said(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """What is said of a row; a column in which it has nothing is no part of it."""
+    return {name: value for name, value in payload.items() if value is not None}
+
+
+def _holds_vectors(kind: Any) -> bool:
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    return is_list and pa.types.is_floating(kind.value_type)
+
+
+def _holds_ids(kind: Any) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind)

@@ -1,0 +1,150 @@
+"""Chroma: a folder of its persistent client, or its server."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any, get_args
+from urllib.parse import urlsplit
+
+import chromadb
+import numpy as np
+from chromadb.config import Settings
+from chromadb.errors import NotFoundError
+
+from kedge.errors import InputError
+from kedge.spaces.stores.address import Address
+from kedge.spaces.stores.store import DOCUMENT, Batch, Description, Id, Metric, Store
+
+_TOKEN = "CHROMA_TOKEN"
+_INCLUDED = ("embeddings", "metadatas", "documents")
+
+
+class ChromaStore(Store):
+    """A collection. The token of a server is taken from the variable CHROMA_TOKEN."""
+
+    def __init__(self, address: Address) -> None:
+        super().__init__(address)
+        self._client = _server(address.place) if address.is_url else None
+        self._opened: Any = None
+
+    def exists(self) -> bool:
+        """Whether the collection is there."""
+        return self._collection() is not None
+
+    def describe(self) -> Description:
+        """What the collection holds; the dimension of an empty one is 0."""
+        collection = self._collection()
+        first = collection.get(limit=1, include=["embeddings"])["embeddings"]
+        space = (collection.configuration_json.get("hnsw") or {}).get("space")
+        metadata = {name: str(value) for name, value in (collection.metadata or {}).items()}
+        metric = space if space in get_args(Metric) else None
+        return Description(collection.count(), first.shape[1] if len(first) else 0, metric, metadata)
+
+    def read(self, size: int) -> Iterator[Batch]:
+        """The rows in the order in which Chroma numbers them."""
+        collection, begin = self._collection(), 0
+        while True:
+            batch = _batch(collection.get(limit=size, offset=begin, include=list(_INCLUDED)))
+            if not len(batch):
+                return
+            yield batch
+            begin += len(batch)
+
+    def fetch(self, ids: Collection[Id]) -> Batch:
+        """The rows with these ids."""
+        return _batch(self._collection().get(ids=[str(name) for name in ids], include=list(_INCLUDED)))
+
+    def present(self, ids: Collection[Id]) -> set[Id]:
+        """Those of the ids that are there, without a look at the vectors."""
+        return set(self._collection().get(ids=[str(name) for name in ids], include=[])["ids"]) if ids else set()
+
+    def create(self, like: Description) -> None:
+        """Make the collection, with the metric of `like`."""
+        client = self._client = self._client or chromadb.PersistentClient(self.address.place, settings=_settings())
+        self._opened = client.create_collection(
+            self.address.name,
+            metadata=dict(like.metadata) or None,
+            configuration={"hnsw": {"space": like.metric or "cosine"}},
+            embedding_function=None,
+        )
+
+    def write(self, batch: Batch) -> None:
+        """Add rows, no more at once than Chroma takes."""
+        most = self._client.get_max_batch_size() if self._client else len(batch)
+        documents = [payload.get(DOCUMENT) for payload in batch.payloads]
+        for begin in range(0, len(batch), most):
+            part = slice(begin, begin + most)
+            self._collection().upsert(
+                ids=[str(name) for name in batch.ids[part]],
+                embeddings=batch.vectors[part],
+                metadatas=[_metadata(payload) for payload in batch.payloads[part]],
+                documents=documents[part] if any(documents[part]) else None,
+            )
+
+    def close(self) -> None:
+        """Close the client's connections."""
+        if self._client is not None:
+            self._client.close()
+
+    def id_of(self, key: Id) -> Id:
+        """As text, which all ids of Chroma are."""
+        return str(key)
+
+    def _collection(self) -> Any:
+        """The collection, or None; a folder is opened only if it is Chroma's, since opening makes one."""
+        if self._opened is None:
+            if self._client is None:
+                folder = Path(self.address.place)
+                if not (folder / "chroma.sqlite3").is_file():
+                    if folder.exists() and not folder.is_dir():
+                        raise InputError(f"{self.address}: a folder is needed, {str(folder)!r} is a file")
+                    return None
+                self._client = chromadb.PersistentClient(str(folder), settings=_settings())
+            try:
+                self._opened = self._client.get_collection(self.address.name, embedding_function=None)
+            except NotFoundError:
+                return None
+        return self._opened
+
+
+def _settings() -> Settings:
+    return Settings(anonymized_telemetry=False)
+
+
+def _server(place: str) -> Any:
+    url, token = urlsplit(place), os.environ.get(_TOKEN)
+    secure = url.scheme == "https"
+    return chromadb.HttpClient(
+        host=url.hostname or "",
+        port=url.port or (443 if secure else 8000),
+        ssl=secure,
+        headers={"Authorization": f"Bearer {token}"} if token else None,
+        settings=_settings(),
+    )
+
+
+def _batch(got: Mapping[str, Any]) -> Batch:
+    payloads: list[dict[str, Any]] = []
+    for metadata, document in zip(got["metadatas"], got["documents"], strict=True):
+        payloads.append(dict(metadata or {}) | ({} if document is None else {DOCUMENT: document}))
+    return Batch(got["ids"], np.asarray(got["embeddings"], dtype=np.float32), payloads)
+
+
+def _metadata(payload: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What Chroma takes: no nothing, no NaN, and no structure but as JSON."""
+    kept = {name: value for name, value in payload.items() if name != DOCUMENT and value is not None}
+    return {name: value if _is_plain(value) else _as_text(value) for name, value in kept.items()} or None
+
+
+def _as_text(value: Any) -> str:
+    return json.dumps(value, default=str) if isinstance(value, dict | list) else str(value)
+
+
+def _is_plain(value: object) -> bool:
+    if isinstance(value, list):
+        return bool(value) and len({type(part) for part in value}) == 1 and isinstance(value[0], str | int | float)
+    return isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value))

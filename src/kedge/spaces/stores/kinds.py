@@ -1,0 +1,91 @@
+"""The kinds of stores: how each is addressed, which extra it needs, and where its module is."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from kedge.errors import MissingExtraError
+from kedge.spaces.stores.address import Address, as_address, is_address
+from kedge.spaces.stores.guarded import GuardedStore
+from kedge.spaces.stores.store import Store
+
+
+@dataclass(frozen=True)
+class StoreKind:
+    """How to address a kind of store, what it needs, and the class that reads and writes it."""
+
+    name: str
+    addresses: tuple[str, ...]
+    packages: tuple[str, ...]  # as they are imported
+    extra: str
+    home: str  # module:class
+
+    @property
+    def installed(self) -> bool:
+        """Whether the client is there."""
+        return all(find_spec(package) is not None for package in self.packages)
+
+
+_KINDS = (
+    StoreKind(
+        "chroma",
+        ("chroma:DIR#COLLECTION", "chroma:http://HOST:PORT#COLLECTION"),
+        ("chromadb",),
+        "chroma",
+        "chroma:ChromaStore",
+    ),
+    StoreKind("lancedb", ("lancedb:DIR#TABLE",), ("lancedb",), "lancedb", "lance:LanceStore"),
+    StoreKind(
+        "qdrant",
+        ("qdrant:DIR#COLLECTION", "qdrant:http://HOST:PORT#COLLECTION"),
+        ("qdrant_client",),
+        "qdrant",
+        "qdrant:QdrantStore",
+    ),
+    StoreKind("qdrant-edge", ("qdrant-edge:DIR",), ("qdrant_edge",), "qdrant-edge", "qdrant_edge:QdrantEdgeStore"),
+    StoreKind(
+        "pgvector",
+        ("pgvector:postgresql://USER@HOST/DB#TABLE.COLUMN",),
+        ("psycopg",),
+        "pgvector",
+        "postgres:PostgresStore",
+    ),
+    StoreKind(
+        "sqlite-vec", ("sqlite-vec:FILE#TABLE",), ("apsw", "sqlite_vec"), "sqlite-vec", "sqlite_vec:SqliteVecStore"
+    ),
+    StoreKind("faiss", ("faiss:FILE",), ("faiss",), "faiss", "faiss_index:FaissStore"),
+    StoreKind("parquet", ("parquet:DIR",), ("pyarrow",), "parquet", "parquet_folder:ParquetStore"),
+)
+STORE_KINDS = {kind.name: kind for kind in _KINDS}
+
+
+@contextmanager
+def open_store(address: str | Path | Address) -> Iterator[Store]:
+    """A store, or a file of vectors seen as one, for as long as the context lasts.
+
+    Whatever its client raises becomes an `InputError` that names the address, without its secrets.
+    """
+    store = _store_at(address)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def _store_at(address: str | Path | Address) -> Store:
+    if not is_address(address):
+        from kedge.spaces.stores.single_file import FileStore
+
+        return FileStore(Address.of_file(Path(address)))  # type: ignore[arg-type]
+    where = as_address(address)
+    kind = STORE_KINDS[where.kind]
+    if not kind.installed:
+        raise MissingExtraError(f"{where}: needs {' and '.join(kind.packages)}: pip install 'kedge[{kind.extra}]'")
+    module, _, name = kind.home.partition(":")
+    made = getattr(importlib.import_module(f"kedge.spaces.stores.{module}"), name)
+    return GuardedStore(where, made)

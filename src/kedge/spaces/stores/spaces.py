@@ -1,0 +1,55 @@
+"""Stores as spaces: all rows at once, under their ids as keys."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kedge.errors import InputError
+from kedge.spaces.embeddings import Embeddings
+from kedge.spaces.selection import Selection, share_of
+from kedge.spaces.stores.address import Address
+from kedge.spaces.stores.kinds import open_store
+from kedge.spaces.stores.store import Batch, Description
+
+_ROWS = 2000
+
+
+def read_space(address: Address, selection: Selection, share: tuple[int, int] = (0, 1)) -> Embeddings:
+    """The rows of a store that are wanted, in its order; a row without a vector is an `InputError`."""
+    with open_store(address) as store:
+        about = store.describe()
+        most = min(about.rows, selection.limit or about.rows)
+        keys: list[str] = []
+        vectors = np.empty((most, about.dim), dtype=np.float32)
+        for batch in store.read(min(_ROWS, max(most, 1))):
+            wanted = [row for row, name in enumerate(batch.ids) if selection.wants(str(name))]
+            bad = [(name, why) for name, why in batch.bad if selection.wants(str(name))]
+            if bad:
+                raise InputError(
+                    f"{address}: row {bad[0][0]!r} {bad[0][1]}; give it one, or read a table or view without such rows"
+                )
+            wanted = wanted[: most - len(keys)]
+            vectors[len(keys) : len(keys) + len(wanted)] = batch.vectors[wanted]
+            keys += [str(batch.ids[row]) for row in wanted]
+            if len(keys) == most:
+                break
+    if not keys and selection.keys is not None:
+        raise InputError(f"{address}: none of the {len(selection.keys)} wanted keys is in it")
+    return Embeddings(keys, vectors[: len(keys)], str(address), share_of(len(keys), *share))
+
+
+def write_space(space: Embeddings, address: Address) -> None:
+    """Write a space to a new store, under its keys and without payload."""
+    with open_store(address) as store:
+        refuse_what_is_there(store.exists(), address)
+        store.create(Description(len(space), space.dim))
+        for begin in range(0, len(space), _ROWS):
+            keys = list(space.keys[begin : begin + _ROWS])
+            store.write(Batch(keys, np.array(space.vectors[begin : begin + _ROWS]), [{} for _ in keys]))
+        store.finish()
+
+
+def refuse_what_is_there(exists: bool, address: object) -> None:
+    """Refuse a store that would be mixed with what it holds."""
+    if exists:
+        raise InputError(f"{address}: is there already; choose another name, or delete it with its own client")

@@ -1,0 +1,244 @@
+"""sqlite-vec: a vec0 table in a file of SQLite."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import apsw
+import numpy as np
+import sqlite_vec
+
+from kedge.errors import InputError
+from kedge.spaces.atomic import require_parent
+from kedge.spaces.stores.address import Address
+from kedge.spaces.stores.json_payload import PAYLOAD, from_columns, to_columns
+from kedge.spaces.stores.store import DOCUMENT, Batch, Description, Id, Metric, Store
+
+_COLUMN = "embedding"  # where the address names none and there is none
+_NOTES = "kedge_stores"
+_FLOATS = ("float", "f32")
+_VECTOR = re.compile(r"(\w+)\s+(\w+)\s*\[\s*(\d+)\s*\](.*)", re.DOTALL)
+_KEY = re.compile(r"(\w+)\s+(\w+)\s+primary\s+key", re.IGNORECASE)
+_OTHER = re.compile(r"\+?\s*(\w+)\s+\w+")
+_ANY_CASE = re.IGNORECASE | re.DOTALL
+_METRIC = re.compile(r"distance_metric\s*=\s*(\w+)", re.IGNORECASE)
+_METRICS: dict[str, Metric] = {"cosine": "cosine", "l2": "l2"}
+# Vectors lie in blobs of some MB, and to find one is to walk through the pages of its blob.
+_CACHE_KIB = 65536
+_WAIT_MS = 20_000
+
+
+@dataclass(frozen=True)
+class _Table:
+    """What a table says of itself when it is made."""
+
+    id: str
+    id_is_text: bool
+    vector: str
+    dim: int
+    metric: Metric | None
+    others: Sequence[str]
+    metadata: Mapping[str, str] | None  # of those made here
+
+    @property
+    def key(self) -> str:
+        """The column of the ids in the table that vec0 keeps of them."""
+        return "id" if self.id_is_text else "rowid"
+
+    @property
+    def is_own(self) -> bool:
+        """Whether all payload is in one column."""
+        return self.metadata is not None and set(self.others) == {PAYLOAD, DOCUMENT}
+
+
+class SqliteVecStore(Store):
+    """A table, as TABLE.COLUMN where it has several columns of vectors; others of its columns are the payload."""
+
+    def __init__(self, address: Address) -> None:
+        super().__init__(address)
+        self._name, _, self._column = address.name.partition(".")
+        self._rows, self._ids = _quoted(self._name), _quoted(f"{self._name}_rowids")
+        self._found: _Table | None = None
+        self._connections: dict[bool, apsw.Connection] = {}
+
+    def exists(self) -> bool:
+        """Whether the table is there; looking for it makes no file."""
+        return self._look() is not None
+
+    def describe(self) -> Description:
+        """What the table holds."""
+        table = self._table()
+        ((rows,),) = self._query(f"SELECT count(*) FROM {self._ids}")
+        return Description(
+            rows, table.dim, table.metric, table.metadata or {}, id_type="str" if table.id_is_text else "int"
+        )
+
+    def read(self, size: int) -> Iterator[Batch]:
+        """The rows in the order in which they lie in the file, a page at a time: no writer waits for the last."""
+        table = self._table()
+        # In any other order each row may be in another blob, and a page takes a hundred times as long.
+        rowids = self._connection(read_only=True).execute(
+            f"SELECT rowid FROM {self._ids} ORDER BY chunk_id, chunk_offset"
+        )
+        order = np.fromiter((rowid for (rowid,) in rowids), dtype=np.int64)
+        page = (
+            f"SELECT e.key AS place, r.{table.key} AS key FROM json_each(?) e JOIN {self._ids} r ON r.rowid = e.value"
+        )
+        for begin in range(0, len(order), size):
+            yield self._rows_of(page, order[begin : begin + size].tolist(), table)
+
+    def fetch(self, ids: Collection[Id]) -> Batch:
+        """The rows with these ids."""
+        table, names = self._table(), {self.id_of(name) for name in ids}
+        return self._rows_of("SELECT key AS place, value AS key FROM json_each(?)", list(names), table)
+
+    def present(self, ids: Collection[Id]) -> set[Id]:
+        """Those of the ids that are there."""
+        key = self._table().key
+        query = f"SELECT {key} FROM {self._ids} WHERE {key} IN (SELECT value FROM json_each(?))"
+        return {name for (name,) in self._query(query, [json.dumps([self.id_of(name) for name in ids])])}
+
+    def create(self, like: Description) -> None:
+        """Make the table, and the file if there is none."""
+        require_parent(Path(self.address.place))
+        connection = self._connection(read_only=False)
+        kind, metric = "integer" if like.id_type == "int" else "text", "l2" if like.metric == "l2" else "cosine"
+        with connection:
+            connection.execute(
+                f"CREATE VIRTUAL TABLE {self._rows} USING vec0(id {kind} primary key, "
+                f"{self._column or _COLUMN} float[{like.dim}] distance_metric={metric}, "
+                f"+{PAYLOAD} text, +{DOCUMENT} text)"
+            )
+            connection.execute(f"CREATE TABLE IF NOT EXISTS {_NOTES} (name TEXT PRIMARY KEY, metadata TEXT)")
+            notes = (self._name, json.dumps(dict(like.metadata)))
+            connection.execute(f"INSERT OR REPLACE INTO {_NOTES} VALUES (?, ?)", notes)
+        self._found = None
+
+    def write(self, batch: Batch) -> None:
+        """Add those of the rows that are not there."""
+        table, connection = self._table(), self._connection(read_only=False)
+        if not table.is_own:
+            raise InputError(f"{self.address}: only tables that kedge made are written; choose one that is not there")
+        names = [self.id_of(name) for name in batch.ids]
+        there = self.present(names)
+        rows = zip(names, batch.vectors.astype("<f4"), batch.payloads, strict=True)
+        with connection:
+            connection.executemany(
+                f'INSERT INTO {self._rows} (id, "{table.vector}", {PAYLOAD}, {DOCUMENT}) VALUES (?, ?, ?, ?)',
+                ((name, vector.tobytes(), *to_columns(payload)) for name, vector, payload in rows if name not in there),
+            )
+
+    def close(self) -> None:
+        """Close the file."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    def id_of(self, key: Id) -> Id:
+        """As the table has it: text or a whole number."""
+        table = self._look()
+        if table is None:
+            return key
+        try:
+            return str(key) if table.id_is_text else int(key)
+        except ValueError:
+            raise InputError(
+                f"{self.address}: ids are whole numbers there, {key!r} is not; choose a table that is not there yet"
+            ) from None
+
+    def _connection(self, *, read_only: bool) -> apsw.Connection:
+        if read_only not in self._connections:
+            flags = apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+            connection = self._connections[read_only] = apsw.Connection(self.address.place, flags=flags)
+            connection.set_busy_timeout(_WAIT_MS)
+            connection.enable_load_extension(True)
+            connection.load_extension(sqlite_vec.loadable_path())
+            connection.enable_load_extension(False)
+            try:
+                connection.execute("PRAGMA schema_version")
+            except apsw.ReadOnlyError:
+                # A writer was killed, and only who may write can take back the half of a transaction that it left.
+                self._connection(read_only=False).execute("PRAGMA schema_version")
+            connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+        return self._connections[read_only]
+
+    def _query(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
+        return list(self._connection(read_only=True).execute(query, values))
+
+    def _rows_of(self, keys: str, values: Sequence[Id], table: _Table) -> Batch:
+        """The rows whose ids a query makes of a list, found one by one: for all else vec0 goes through the table."""
+        columns = ", ".join(f't."{name}"' for name in (table.id, table.vector, *table.others))
+        joined = f'({keys}) AS given CROSS JOIN {self._rows} t ON t."{table.id}" = given.key'
+        query = f"SELECT {columns} FROM {joined} ORDER BY given.place"
+        return _batch(self._query(query, [json.dumps(values)]), table)
+
+    def _table(self) -> _Table:
+        table = self._look()
+        if table is None:
+            raise InputError(f"{self.address}: there is no such table")
+        return table
+
+    def _look(self) -> _Table | None:
+        """The table, or None; remembered, since only `create` changes it here."""
+        if self._found is None and Path(self.address.place).exists():
+            found = self._query("SELECT sql FROM sqlite_master WHERE name = ? COLLATE NOCASE", (self._name,))
+            if found:
+                self._found = self._parsed(found[0][0])
+        return self._found
+
+    def _parsed(self, statement: str) -> _Table:
+        """What the statement says that made the table; nothing else tells of the types."""
+        definition = re.fullmatch(r"create\s+virtual\s+table.*?\susing\s+vec0\s*\((.*)\)\s*", statement, _ANY_CASE)
+        if definition is None:
+            raise InputError(f"{self.address}: is not a table of sqlite-vec (vec0)")
+        vectors, others, key = {}, [], None
+        for part in map(str.strip, re.split(r",(?![^()]*\))", definition[1])):
+            if vector := _VECTOR.match(part):
+                vectors[vector[1]] = vector
+            elif found := _KEY.match(part):
+                key = found
+            elif found := _OTHER.match(part):
+                others.append(found[1])
+        if len(vectors) > 1 and not self._column:
+            raise InputError(
+                f"{self.address}: has several columns of vectors ({', '.join(vectors)}); say which: TABLE.COLUMN"
+            )
+        name = self._column or next(iter(vectors), "")
+        if name not in vectors:
+            raise InputError(f"{self.address}: there is no such column of vectors; there are {', '.join(vectors)}")
+        kind, dim, options = vectors[name].group(2, 3, 4)
+        if kind.lower() not in _FLOATS:
+            raise InputError(f"{self.address}: only vectors of float32 are read, those of {name} are {kind}")
+        metric = _METRIC.search(options)
+        return _Table(
+            id=key[1] if key else "rowid",
+            id_is_text=key is not None and key[2].lower() == "text",
+            vector=name,
+            dim=int(dim),
+            metric=_METRICS.get(metric[1].lower() if metric else "l2"),
+            others=others,
+            metadata=self._metadata(),
+        )
+
+    def _metadata(self) -> Mapping[str, str] | None:
+        if not self._query("SELECT 1 FROM sqlite_master WHERE name = ?", (_NOTES,)):
+            return None
+        found = self._query(f"SELECT metadata FROM {_NOTES} WHERE name = ? COLLATE NOCASE", (self._name,))
+        return json.loads(found[0][0]) if found else None
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _batch(rows: Sequence[Sequence[Any]], table: _Table) -> Batch:
+    vectors = np.frombuffer(b"".join(row[1] for row in rows), dtype="<f4").reshape(len(rows), table.dim)
+    payloads = [dict(zip(table.others, row[2:], strict=True)) for row in rows]
+    if table.is_own:
+        payloads = [from_columns(json.loads(payload[PAYLOAD]), payload[DOCUMENT]) for payload in payloads]
+    return Batch([row[0] for row in rows], vectors.astype(np.float32), payloads)

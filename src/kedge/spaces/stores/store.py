@@ -1,0 +1,117 @@
+"""What every store can do: say what it holds, be read in batches, be made beside another, be written in batches."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kedge.spaces.stores.address import Address
+
+Id: TypeAlias = str | int
+Metric: TypeAlias = Literal["cosine", "l2", "ip"]
+
+DOCUMENT = "document"
+"""The entry of a payload under which the text of a row is found, whatever a store calls it."""
+
+NOTE = "kedge"
+"""The entry of a store's metadata in which kedge says, as JSON, where the vectors come from."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some rows of a store.
+
+    Parameters
+    ----------
+    ids : sequence of str or int, length n
+    vectors : float array, shape (n, d)
+    payloads : sequence of mappings, length n
+        Whatever else is kept of each row; its text, if any, under `DOCUMENT`.
+    bad : sequence of (id, reason)
+        Rows that were to be in this batch and have no vector, or one of another dimension.
+    """
+
+    ids: Sequence[Id]
+    vectors: NDArray[np.float32]
+    payloads: Sequence[Mapping[str, Any]]
+    bad: Sequence[tuple[Id, str]] = ()
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def take(self, rows: Sequence[int]) -> Batch:
+        """Some of the rows, without the bad ones."""
+        index = np.asarray(rows, dtype=np.int64)
+        chosen = index.tolist()
+        return Batch([self.ids[row] for row in chosen], self.vectors[index], [self.payloads[row] for row in chosen])
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a store holds: rows of `dim` numbers, compared by `metric` where it says so.
+
+    `fields` is the Arrow schema of the payload where the store has one, so that another that has one keeps its types;
+    `id_type` says "int" where all ids are known to be whole numbers.
+    """
+
+    rows: int
+    dim: int
+    metric: Metric | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    fields: Any = None
+    id_type: Literal["int", "str"] = "str"
+
+
+class Store(ABC):
+    """One collection, table, column or file of vectors, which may not be there yet.
+
+    Reading never changes it. Every client it needs is imported here and nowhere else.
+    """
+
+    keeps_payload = True
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+
+    @abstractmethod
+    def exists(self) -> bool:
+        """Whether it is there, finished or not."""
+
+    @abstractmethod
+    def describe(self) -> Description:
+        """What it holds."""
+
+    @abstractmethod
+    def read(self, size: int) -> Iterator[Batch]:
+        """All rows, at most `size` at a time, in an order that stays the same while nothing is written."""
+
+    @abstractmethod
+    def fetch(self, ids: Collection[Id]) -> Batch:
+        """The rows with these ids that are there, in any order."""
+
+    @abstractmethod
+    def create(self, like: Description) -> None:
+        """Make it, empty, for rows of `like.dim` numbers with `like.metric`, `like.metadata` and `like.fields`."""
+
+    @abstractmethod
+    def write(self, batch: Batch) -> None:
+        """Add rows that are not there yet: all of them or, if this is interrupted, some."""
+
+    def present(self, ids: Collection[Id]) -> set[Id]:
+        """Which of these ids are there."""
+        return set(self.fetch(ids).ids)
+
+    def finish(self) -> None:  # noqa: B027
+        """Called when everything is written; most stores have nothing left to do then."""
+
+    def close(self) -> None:  # noqa: B027
+        """Let go of the client, where it wants that."""
+
+    def id_of(self, key: Id) -> Id:
+        """The id under which this store keeps a row that has the id `key` elsewhere."""
+        return key
