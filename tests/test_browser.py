@@ -15,7 +15,7 @@ import pytest
 from kedge import AnchorDiscovery, Embeddings
 from kedge.report import Comparison, Explorer, serve, write_report
 from kedge.spaces.pairs import read_table
-from kedge.tasks import Truth, evaluate, gold_by_key, search
+from kedge.tasks import Truth, evaluate, gold_by_key, rehearse, search
 
 SCREENSHOTS = Path(os.environ.get("KEDGE_SCREENSHOTS", Path(__file__).parents[1] / "build" / "screenshots"))
 FLAGS = [
@@ -116,11 +116,12 @@ def visit(browser):
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory, fitted, words):
-    """The address of the page of 2,000 words, with the truth."""
+    """The address of the page of 2,000 words, with the truth and a rehearsal."""
     gold = gold_by_key(*words)
     evaluation = evaluate(fitted, *words, gold, complete=True, device="cpu")
     path = tmp_path_factory.mktemp("browser") / "report.html"
-    write_report(path, fitted, *words, gold=Comparison(evaluation, Truth(*words, gold, complete=True)))
+    truth = Comparison(evaluation, Truth(*words, gold, complete=True))
+    write_report(path, fitted, *words, gold=truth, rehearsal=rehearse(fitted, *words, gold, device="cpu"))
     return path.as_uri()
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kedge.discovery import AnchorDiscovery, Health, KnownAnchors, PaperSettings, Schedule, Step, load
     from kedge.errors import InputError, KedgeError
     from kedge.spaces import Embeddings, read_embeddings, read_pairs, write_embeddings
-    from kedge.tasks import RetrievalScores, Stitcher, StitchScores, retrieval_scores
+    from kedge.tasks import Rehearsal, RetrievalScores, Stitcher, StitchScores, rehearse, retrieval_scores
 
 _HOME = {
     "AnchorDiscovery": "kedge.discovery",
@@ -27,6 +27,7 @@ _HOME = {
     "KedgeError": "kedge.errors",
     "KnownAnchors": "kedge.discovery",
     "PaperSettings": "kedge.discovery",
+    "Rehearsal": "kedge.tasks",
     "RetrievalScores": "kedge.tasks",
     "Schedule": "kedge.discovery",
     "Step": "kedge.discovery",
@@ -35,6 +36,7 @@ _HOME = {
     "load": "kedge.discovery",
     "read_embeddings": "kedge.spaces",
     "read_pairs": "kedge.spaces",
+    "rehearse": "kedge.tasks",
     "retrieval_scores": "kedge.tasks",
     "write_embeddings": "kedge.spaces",
 }
@@ -47,6 +49,7 @@ __all__ = [
     "KedgeError",
     "KnownAnchors",
     "PaperSettings",
+    "Rehearsal",
     "RetrievalScores",
     "Schedule",
     "Step",
@@ -56,6 +59,7 @@ __all__ = [
     "load",
     "read_embeddings",
     "read_pairs",
+    "rehearse",
     "retrieval_scores",
     "write_embeddings",
 ]

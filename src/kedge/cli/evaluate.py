@@ -76,18 +76,29 @@ def add_gold(parser: argparse.ArgumentParser, *, required: bool) -> None:
         required=required,
         help="the truth: `keys`, where equal keys are the gold pairs, or a pair file",
     )
-    parser.add_argument("--pairs-by", choices=("key", "row"), default="key", help="what the gold file holds (key)")
-    parser.add_argument("--strict", action="store_true", help="refuse gold lines of unknown keys (they are skipped)")
+    add_pair_reading(parser)
+
+
+def add_pair_reading(parser: argparse.ArgumentParser) -> None:
+    """How a file of true pairs is read."""
+    parser.add_argument("--pairs-by", choices=("key", "row"), default="key", help="what the pair file holds (key)")
+    parser.add_argument("--strict", action="store_true", help="refuse lines of unknown keys in it (they are skipped)")
 
 
 def read_gold(arguments: argparse.Namespace, x: Embeddings, y: Embeddings) -> Gold:
     """What `--gold` names, for these spaces."""
+    return read_true_pairs(arguments, "gold", x, y)
+
+
+def read_true_pairs(arguments: argparse.Namespace, option: str, x: Embeddings, y: Embeddings) -> Gold:
+    """What an option names that takes `keys` or a pair file, for these spaces."""
     from kedge.spaces import read_dictionary, read_pairs
     from kedge.tasks import gold_by_key
 
-    if arguments.gold == "keys":
-        return Gold(gold_by_key(x, y), complete=True)
-    path = Path(arguments.gold)
+    named = getattr(arguments, option)
+    if named == "keys":
+        return Gold(gold_by_key(x, y, option), complete=True)
+    path = Path(named)
     if arguments.strict:
         return Gold(read_pairs(path, x, y, by=arguments.pairs_by), complete=False)
     dictionary = read_dictionary(path, x, y, by=arguments.pairs_by)

@@ -8,6 +8,7 @@ from typing import Any
 
 from kedge.cli.arguments import add_device, add_limit, add_rows_shown, add_run, add_spaces, add_verb
 from kedge.cli.evaluate import add_gold, described, read_gold
+from kedge.cli.rehearse import add_known, read_known
 
 
 def add_parser(verbs: Any) -> None:
@@ -19,6 +20,7 @@ def add_parser(verbs: Any) -> None:
         "Write a run as one HTML page: the verdict, both spaces, search, pairs, and how sure they are.",
         """  kedge report RUN x.vec y.vec
   kedge report RUN en.vec fr.vec --gold dictionary.tsv -o report.html
+  kedge report RUN new.npy old.npy --known keys     with a rehearsal: what searches would lose
 
 The page needs no network and no other file.""",
     )
@@ -26,6 +28,7 @@ The page needs no network and no other file.""",
     add_spaces(parser)
     add_page(parser, "-o", "--out", default=Path("report.html"))
     add_gold(parser, required=False)
+    add_known(parser)
     add_rows_shown(parser)
     add_device(parser)
     add_limit(parser)
@@ -43,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     from kedge.discovery import load
     from kedge.report import Comparison, require_page_target, write_report
     from kedge.spaces import read_embeddings
-    from kedge.tasks import Truth, evaluate
+    from kedge.tasks import Truth, evaluate, rehearse
 
     require_page_target(arguments.out)
     discovery = load(arguments.run_folder)
@@ -54,7 +57,20 @@ def run(arguments: argparse.Namespace) -> int:
         note(f"gold: {described(gold)}")
         evaluation = evaluate(discovery, x, y, gold.pairs, complete=gold.complete, device=arguments.device)
         comparison = Comparison(evaluation, Truth(x, y, gold.pairs, complete=gold.complete))
-    write_report(arguments.out, discovery, x, y, gold=comparison, run=str(arguments.run_folder), most=arguments.rows)
+    rehearsal = None
+    if known := read_known(arguments, x, y):
+        note(f"known: {described(known)}")
+        rehearsal = rehearse(discovery, x, y, known.pairs, device=arguments.device)
+    write_report(
+        arguments.out,
+        discovery,
+        x,
+        y,
+        gold=comparison,
+        rehearsal=rehearsal,
+        run=str(arguments.run_folder),
+        most=arguments.rows,
+    )
     if arguments.json:
         print_json(
             {"out": str(arguments.out), "map": discovery.health_.map.verdict, "pairs": discovery.health_.pairs.verdict}

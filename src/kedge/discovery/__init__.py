@@ -8,6 +8,7 @@ from kedge.discovery.paper import PaperSettings
 from kedge.discovery.schedule import Schedule
 from kedge.discovery.steps import Step
 from kedge.discovery.storage import check_target, holds_run, load, read_description
+from kedge.discovery.translation import Translation
 
 __all__ = [
     "AnchorDiscovery",
@@ -19,6 +20,7 @@ __all__ = [
     "PaperSettings",
     "Schedule",
     "Step",
+    "Translation",
     "check_target",
     "discard",
     "holds_run",

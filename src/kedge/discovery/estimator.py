@@ -28,8 +28,9 @@ from kedge.discovery.problem import Problem
 from kedge.discovery.reading import Findings, read_alignment
 from kedge.discovery.schedule import Schedule, schedules_for
 from kedge.discovery.steps import OnStep
+from kedge.discovery.translation import Translation
 from kedge.errors import InputError, NotFittedError
-from kedge.geometry import denormalise, relative, unit
+from kedge.geometry import relative, unit
 from kedge.matching import DEFAULT_BUDGET, Precision, processes, using_precision
 from kedge.spaces import Embeddings
 
@@ -43,6 +44,8 @@ _FEWEST_SEEDS = {("alternate", "seeds"): 0, ("paper", "seeds"): 3, ("paper", "ra
 
 class AnchorDiscovery(Parameters):
     """Find parallel anchors, and a partner for every row, between two spaces.
+
+    Methods that take vectors (k, d) take one vector (d,) as well, and return one.
 
     Parameters
     ----------
@@ -410,13 +413,26 @@ class AnchorDiscovery(Parameters):
         """Carry vectors (k, dx) of X into Y: vectors (k, dy) to search an index of Y's own vectors with, by cosine.
 
         They have unit length, or with `scale="raw"` the mean length of Y's vectors, for an index of those as they are
-        that compares by distance (L2).
+        that compares by distance (L2). One vector (dx,), such as a query, becomes one (dy,).
         """
-        return _scaled(self.map_x(vectors), self.centre_y_, self.length_y_, scale)
+        translation = self.translation(scale=scale)
+        return translation.carry(as_vectors(vectors, self.map_.shape[0], "X"))
 
     def translate_back(self, vectors: Embeddings | ArrayLike, *, scale: Scale = "unit") -> NDArray[np.float32]:
         """Carry vectors (k, dy) of Y into X: vectors (k, dx), as `translate` does the other way."""
-        return _scaled(self.map_y(vectors), self.centre_x_, self.length_x_, scale)
+        translation = self.translation(back=True, scale=scale)
+        return translation.carry(as_vectors(vectors, self.map_.shape[1], "Y"))
+
+    def translation(self, *, back: bool = False, scale: Scale = "unit") -> Translation:
+        """What `translate`, or with `back` `translate_back`, does to vectors, as arrays for use elsewhere."""
+        self._check_fitted()
+        if scale not in get_args(Scale):
+            raise InputError(f"scale must be one of {', '.join(get_args(Scale))}, got {scale!r}")
+        if back:
+            length = self.length_x_ if scale == "raw" else 1.0
+            return Translation.of(self.map_back_, self.centre_y_, self.centre_x_, length)
+        length = self.length_y_ if scale == "raw" else 1.0
+        return Translation.of(self.map_, self.centre_x_, self.centre_y_, length)
 
     def require_spaces(self, x: Embeddings, y: Embeddings) -> None:
         """Raise an `InputError` unless these are the spaces it was fitted on, as far as the anchors tell."""
@@ -473,13 +489,3 @@ def _chosen(references: Mapping[str, NDArray[np.float32]], kind: str) -> NDArray
 
 def _whitened(rows: NDArray[np.float32], matrix: NDArray[np.float32] | None) -> NDArray[np.float32]:
     return rows if matrix is None else to_numpy(unit(torch.from_numpy(rows @ matrix)))
-
-
-def _scaled(
-    directions: NDArray[np.float32], centre: NDArray[np.float32] | None, length: float, scale: str
-) -> NDArray[np.float32]:
-    """Normalised rows (k, d) as vectors of their space, of unit or of the space's mean length."""
-    if scale not in get_args(Scale):
-        raise InputError(f"scale must be one of {', '.join(get_args(Scale))}, got {scale!r}")
-    vectors = denormalise(torch.from_numpy(directions), None if centre is None else torch.from_numpy(centre))
-    return to_numpy(vectors if scale == "unit" else vectors * length)

@@ -21,10 +21,18 @@ def as_space(space: Embeddings | ArrayLike, name: str) -> Embeddings:
 
 
 def as_vectors(vectors: Embeddings | ArrayLike, dim: int, name: str) -> NDArray[np.float32]:
-    """New vectors (n, dim) for a fitted space."""
+    """New vectors (n, dim), or one of shape (dim,), for a fitted space."""
+    if not isinstance(vectors, Embeddings):
+        array = _as_array(vectors, "vectors")
+        if array.ndim == 1:
+            return as_vectors(array[None], dim, name)[0]
+        vectors = array
     space = as_space(vectors, "vectors")
     if space.dim != dim:
-        raise InputError(f"{space.source}: has {space.dim} dimensions, {name} of this run has {dim}")
+        raise InputError(
+            f"{space.source}: has {space.dim} dimensions, {name} of this run has {dim}; "
+            f"give vectors of {name}'s encoder"
+        )
     return space.vectors
 
 

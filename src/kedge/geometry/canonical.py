@@ -97,12 +97,12 @@ class PairModel:
     def shared_x(self, rows: Tensor) -> Tensor:
         """Shared coordinates (n, c + 2) of normalised rows (n, dx); see the module's text."""
         weighted, lost = self._weighted(rows, self.directions_x)
-        return torch.cat([weighted, self.information - lost, torch.ones_like(lost)], dim=1)
+        return torch.cat([weighted, self.information - lost, torch.ones_like(lost)], dim=-1)
 
     def shared_y(self, rows: Tensor) -> Tensor:
         """Shared coordinates (m, c + 2) of normalised rows (m, dy): <x, y> is the log likelihood ratio of a pair."""
         weighted, lost = self._weighted(rows, self.directions_y)
-        return torch.cat([weighted, torch.ones_like(lost), -lost], dim=1)
+        return torch.cat([weighted, torch.ones_like(lost), -lost], dim=-1)
 
     def refitted(self, x: Spectrum, y: Spectrum, cross: Tensor) -> PairModel:
         """The same model, but for its directions: those of other pairs, of which this is the cross moment (dx, dy)."""

@@ -17,8 +17,9 @@ from kedge.discovery.storage import settings_of
 from kedge.report.curves import Curve, expected_precision, rounds_of
 from kedge.report.flat import VIEWS, Places, Sample, flatten
 from kedge.report.neighbourhoods import Near, Neighbourhoods, Side
+from kedge.report.rehearsed import rehearsal_words
 from kedge.spaces import Embeddings
-from kedge.tasks import SCORE_NAMES, Evaluation, Truth, as_percent, calibration_error, reliability
+from kedge.tasks import SCORE_NAMES, Evaluation, Rehearsal, Truth, as_percent, calibration_error, reliability
 
 _SCALE = 4095  # places travel as whole numbers up to this
 _NEIGHBOURS = 8
@@ -38,7 +39,13 @@ class Comparison:
 
 
 def words_of(
-    discovery: AnchorDiscovery, x: Embeddings, y: Embeddings, sample: Sample, gold: Comparison | None, run: str
+    discovery: AnchorDiscovery,
+    x: Embeddings,
+    y: Embeddings,
+    sample: Sample,
+    gold: Comparison | None,
+    run: str,
+    rehearsal: Rehearsal | None = None,
 ) -> dict[str, Any]:
     """What people read, for the template; `run` is where the run folder is."""
     pairs = len(discovery.pairs_)
@@ -68,6 +75,7 @@ def words_of(
         "drawn": len(sample.rows_x) + len(sample.rows_y),
         "all_drawn": [len(sample.rows_x), len(sample.rows_y)] == rows,
         "gold": _gold_words(gold),
+        "rehearsal": rehearsal_words(rehearsal) if rehearsal else None,
         "has_seeds": len(discovery.seeds_) > 0,
         "has_pairs": pairs > 0,
         "commands": _commands(run, x.source, y.source),

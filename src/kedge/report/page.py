@@ -17,6 +17,7 @@ from kedge.report.flat import draw_sample
 from kedge.report.neighbourhoods import Neighbourhoods
 from kedge.spaces import Embeddings
 from kedge.spaces.atomic import atomic_path, require_target
+from kedge.tasks import Rehearsal
 
 MOST_ROWS = 20_000
 """So many rows of a space the page shows at most."""
@@ -52,6 +53,7 @@ def write_report(
     y: Embeddings,
     *,
     gold: Comparison | None = None,
+    rehearsal: Rehearsal | None = None,
     run: str = "RUN",
     most: int = MOST_ROWS,
 ) -> None:
@@ -65,6 +67,8 @@ def write_report(
         A fitted discovery and the spaces it was fitted on.
     gold : Comparison, optional
         How the run compares with the truth.
+    rehearsal : Rehearsal, optional
+        What searches would lose if X's model took the place of Y's.
     run : str
         The run folder, for the commands that the page proposes.
     most : int
@@ -78,7 +82,7 @@ def write_report(
     drawn_x, drawn_y = x.take(sample.rows_x), y.take(sample.rows_y)
     data["near"] = neighbours_of(Neighbourhoods(discovery, drawn_x, drawn_y), (len(drawn_x), len(drawn_y)))
     page = _render(
-        words_of(discovery, x, y, sample, gold, run),
+        words_of(discovery, x, y, sample, gold, run, rehearsal),
         live=False,
         policy=_SEALED,
         packages=[

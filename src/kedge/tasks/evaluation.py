@@ -165,11 +165,11 @@ def evaluate(
     )
 
 
-def gold_by_key(x: Embeddings, y: Embeddings) -> NDArray[np.int64]:
-    """Pairs (g, 2) of the rows whose keys are equal."""
+def gold_by_key(x: Embeddings, y: Embeddings, name: str = "gold") -> NDArray[np.int64]:
+    """Pairs (g, 2) of the rows whose keys are equal; `name` is what messages call them."""
     shared = [(row, y.row_of[key]) for row, key in enumerate(x.keys) if key in y.row_of]
     if not shared:
-        raise InputError(f"gold: {x.source} and {y.source} have no key in common; give gold pairs in a file")
+        raise InputError(f"{name}: {x.source} and {y.source} have no key in common; give {name} pairs in a file")
     return np.asarray(shared, dtype=np.int64)
 
 

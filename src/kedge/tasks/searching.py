@@ -69,18 +69,18 @@ def score_searching(
     vectors = x.vectors[query_rows]
     partners = torch.from_numpy(np.stack([query, asked[:, 1]], axis=1)).to(device)
 
-    index = _loaded(lambda rows: normalise_rows(rows, None), y.vectors, device)
-    nearest = _ten_nearest(index[partners[:, 1]], index)
-    scores["Map"] = search_scores(_loaded(discovery.translate, vectors, device), index, partners, nearest)
+    index = loaded(lambda rows: normalise_rows(rows, None), y.vectors, device)
+    nearest = ten_nearest(index[partners[:, 1]], index)
+    scores["Map"] = search_scores(loaded(discovery.translate, vectors, device), index, partners, nearest)
     if len(seeds):
         maps = _maps_of_seeds(discovery, x, y, seeds, device)
-        normalised = _loaded(discovery.normalise_x, vectors, device)
+        normalised = loaded(discovery.normalise_x, vectors, device)
         centre = None if discovery.centre_y_ is None else torch.from_numpy(discovery.centre_y_).to(device)
         for name, matrix in maps.items():
             queries = denormalise(unit(normalised @ matrix), centre)
             scores[name] = search_scores(queries, index, partners, nearest)
-    index = _loaded(discovery.shared_y, y.vectors, device)
-    scores["Shared"] = search_scores(_loaded(discovery.shared_x, vectors, device), index, partners, nearest)
+    index = loaded(discovery.shared_y, y.vectors, device)
+    scores["Shared"] = search_scores(loaded(discovery.shared_x, vectors, device), index, partners, nearest)
     return Searching(scores, len(query_rows))
 
 
@@ -97,7 +97,7 @@ def search_scores(
     nearest : int Tensor, shape (p, k)
         What each of these partners would find itself.
     """
-    found = _ten_nearest(queries, index, budget=budget)
+    found = ten_nearest(queries, index, budget=budget)
     count = found.shape[1]
     query, row = partners.T
     hit = found[query] == row[:, None]
@@ -107,7 +107,7 @@ def search_scores(
     _, first = np.unique(query.cpu().numpy()[order], return_index=True)
     best = torch.from_numpy(order[first]).to(found.device)
     rank = place[best].double() + 1
-    shared = (found[:, :, None] == nearest[best][:, None, :]).any(dim=2)
+    shared = also_in(found, nearest[best])
     return SearchScores(
         p_at_1=float((rank == 1).double().mean()),
         p_at_10=float((rank <= count).double().mean()),
@@ -116,26 +116,34 @@ def search_scores(
     )
 
 
-def _maps_of_seeds(
-    discovery: AnchorDiscovery, x: Embeddings, y: Embeddings, seeds: NDArray[np.int64], device: torch.device
-) -> dict[str, Tensor]:
-    """Maps (dx, dy) between the normalised spaces: what one would do with the seeds (s, 2) and nothing else."""
-    source = _loaded(discovery.normalise_x, x.vectors[seeds[:, 0]], device)
-    target = _loaded(discovery.normalise_y, y.vectors[seeds[:, 1]], device)
-    moments = moments_of(source.double(), target.double())
-    maps = nearest_rotation(moments.cross), ridge(moments.source, moments.cross, _PENALTY)
-    return {name: matrix.float() for name, matrix in zip(("Procrustes", "Ridge"), maps, strict=True)}
-
-
-def _ten_nearest(queries: Tensor, index: Tensor, *, budget: int = DEFAULT_BUDGET) -> Tensor:
+def ten_nearest(queries: Tensor, index: Tensor, *, budget: int = DEFAULT_BUDGET) -> Tensor:
     """Rows (q, 10) of an index (m, d) of greatest inner product with each query (q, d), best first."""
     with using_precision("float32"):
         return top_k(queries, index, NEIGHBOURS, budget=budget)[1]
 
 
-def _loaded(
+def loaded(
     read: Callable[[NDArray[np.float32]], NDArray[np.float32]], vectors: NDArray[np.float32], device: torch.device
 ) -> Tensor:
     """What `read` makes of vectors (n, d), some at a time, on a device."""
     starts = range(0, len(vectors), _ROWS)
     return torch.cat([torch.from_numpy(read(vectors[begin : begin + _ROWS])).to(device) for begin in starts])
+
+
+def also_in(found: Tensor, wanted: Tensor) -> Tensor:
+    """A mask (q, k) of those among the rows found (q, k) for a query that are among those wanted (q, j) for it."""
+    mask = torch.zeros_like(found, dtype=torch.bool)
+    for column in wanted.T:
+        mask |= found == column[:, None]
+    return mask
+
+
+def _maps_of_seeds(
+    discovery: AnchorDiscovery, x: Embeddings, y: Embeddings, seeds: NDArray[np.int64], device: torch.device
+) -> dict[str, Tensor]:
+    """Maps (dx, dy) between the normalised spaces: what one would do with the seeds (s, 2) and nothing else."""
+    source = loaded(discovery.normalise_x, x.vectors[seeds[:, 0]], device)
+    target = loaded(discovery.normalise_y, y.vectors[seeds[:, 1]], device)
+    moments = moments_of(source.double(), target.double())
+    maps = nearest_rotation(moments.cross), ridge(moments.source, moments.cross, _PENALTY)
+    return {name: matrix.float() for name, matrix in zip(("Procrustes", "Ridge"), maps, strict=True)}

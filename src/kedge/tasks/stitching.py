@@ -155,6 +155,8 @@ class Stitcher(Parameters):
             raise InputError(f"anchors: KnownAnchors have one kind only, got {self.anchors!r}; leave it out")
         else:
             coordinates = transform(vectors, anchors=self.anchors)
+        if coordinates.ndim == 1:
+            raise InputError("vectors must have shape (rows, dimensions), got one vector; give a list of it alone")
         if coordinates.shape[1] == 0:
             raise InputError(f"anchors={self.anchors!r}: there are none to compare with; use 'free' or 'snapped'")
         return coordinates

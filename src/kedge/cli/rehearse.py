@@ -1,0 +1,169 @@
+"""`kedge rehearse`: what searches would lose if the embedding model were changed."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kedge.cli.arguments import FORMATS, add_device, add_limit, add_run, add_spaces, add_verb, probability
+from kedge.cli.evaluate import add_pair_reading, described, read_true_pairs
+
+if TYPE_CHECKING:
+    from kedge.cli.evaluate import Gold
+    from kedge.spaces import Embeddings
+    from kedge.tasks import Rehearsal
+    from kedge.tasks.rehearsal import Judged
+
+EXIT_BELOW = 3
+_MOST_LETTERS = 32
+
+
+def add_parser(verbs: Any) -> None:
+    """Describe the verb."""
+    parser = add_verb(
+        verbs,
+        "rehearse",
+        run,
+        "Say what searches will lose if X's model takes the place of Y's, which the index was made with.",
+        """  kedge rehearse RUN new.npy old.npy --known pairs.tsv
+  kedge rehearse RUN new.npy old.npy --known keys --queries asked.npy
+  kedge rehearse RUN new.npy old.npy --known keys --least 0.9 --way queries   exits with 3 below it
+
+X is the new model's space, Y the old one's: the index. Known pairs are rows of both that are the same text; those that
+share a row with a seed are left out. Best are texts that were in neither file of the discovery. Two ways are tried:
+queries across:  new queries, translated, in the old index; compared with what the old model finds there
+index across:    new queries in the known texts' old vectors, carried into the new space; compared with what they find
+                 among the same texts' new vectors
+own@1, own@10:   how often the query's own text is found first, or among ten
+overlap@10:      how many of the ten are what the search finds without the change; the own text counts among them
+nDCG@10:         the same, and what is missing at the top counts for more
+All have 90 % intervals, and are told by kind of query too, the worst first. With fewer than 10 known pairs there is
+only an estimate, from what the discovery held out.""",
+    )
+    add_run(parser)
+    add_spaces(parser)
+    add_known(parser)
+    add_pair_reading(parser)
+    parser.add_argument(
+        "--queries", metavar="FILE", type=Path, help=f"vectors of real queries, by X's model: {FORMATS}"
+    )
+    parser.add_argument(
+        "--least",
+        metavar="SHARE",
+        type=probability,
+        help="exit with 3 where the figure that --by names is below this in one of the ways; the figure itself counts, "
+        "not the end of its interval",
+    )
+    parser.add_argument(
+        "--by",
+        choices=("own-1", "own-10", "overlap", "ndcg"),
+        default="own-10",
+        help="what --least is about (own-10); of an estimate own-10, for which its MRR stands, or overlap",
+    )
+    parser.add_argument(
+        "--way", choices=("both", "queries", "index"), default="both", help="which way --least is about (both)"
+    )
+    add_device(parser)
+    add_limit(parser)
+
+
+def add_known(parser: argparse.ArgumentParser) -> None:
+    """The pairs to rehearse on."""
+    parser.add_argument(
+        "--known",
+        metavar="keys|FILE",
+        help="texts of which both models have a vector: `keys`, where equal keys are the same text, or a pair file",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Read everything, rehearse, print, judge."""
+    from kedge.cli.output import note, print_json
+    from kedge.discovery import load
+    from kedge.spaces import read_embeddings
+    from kedge.tasks import rehearse
+    from kedge.tasks.rehearsal import FEWEST_TEXTS
+
+    discovery = load(arguments.run_folder)
+    x, y = (read_embeddings(path, limit=arguments.limit) for path in (arguments.x, arguments.y))
+    queries = read_embeddings(arguments.queries, limit=arguments.limit) if arguments.queries else None
+    known = read_known(arguments, x, y)
+    rehearsal = rehearse(discovery, x, y, known.pairs if known else (), queries=queries, device=arguments.device)
+    judged = rehearsal.judged(arguments.by.replace("-", "_"), arguments.way)
+    enough = judged is not None and judged.value >= (arguments.least or 0)
+    if queries is not None and rehearsal.given_queries is None:
+        note(f"--queries: not used, {FEWEST_TEXTS} known texts are needed to make an index of for them")
+    if arguments.json:
+        print_json(as_json(rehearsal, known) | {"judged": _judgement(judged, arguments, enough=enough)})
+    else:
+        print_rehearsal(rehearsal, known)
+    if arguments.least is not None:
+        _tell_judgement(judged, arguments, enough=enough)
+    return 0 if arguments.least is None or enough else EXIT_BELOW
+
+
+def read_known(arguments: argparse.Namespace, x: Embeddings, y: Embeddings) -> Gold | None:
+    """What `--known` names, for these spaces."""
+    return read_true_pairs(arguments, "known", x, y) if arguments.known else None
+
+
+def as_json(rehearsal: Rehearsal, known: Gold | None) -> dict[str, Any]:
+    """The documented object."""
+    from kedge.tasks import WAY_NAMES
+
+    counts = {name: getattr(rehearsal, name) for name in ("pairs", "seeds", "found")}
+    ways = {name: getattr(rehearsal, name) for name in WAY_NAMES}
+    skipped = known.skipped if known else 0
+    told = {"estimate": rehearsal.is_estimate, "known": counts | {"skipped": skipped}}
+    return told | ways | {"held_out": rehearsal.held_out}
+
+
+def print_rehearsal(rehearsal: Rehearsal, known: Gold | None) -> None:
+    """The same for people."""
+    from kedge.cli.output import print_table, results
+    from kedge.tasks import FIGURE_NAMES, WAY_NAMES
+    from kedge.tasks.rehearsal import FEWEST_PAIRS
+
+    console = results()
+    left_out = f"; {rehearsal.seeds} of them share a row with a seed and are left out" if rehearsal.seeds else ""
+    console.print(f"known: {described(known) if known else 'no pairs'}{left_out}")
+    if rehearsal.is_estimate:
+        console.print(f"Nothing was measured, which takes {FEWEST_PAIRS} pairs; this is an [bold]ESTIMATE[/]:")
+        if rehearsal.held_out.telling:
+            print_table(("held out", "MRR", FIGURE_NAMES["overlap"]), rehearsal.held_out.table())
+        console.print(rehearsal.held_out.caveat)
+        return
+    print_table(("way", "queries", "index", *FIGURE_NAMES.values()), rehearsal.table())
+    for remark in rehearsal.remarks:
+        console.print(remark)
+    for name, way in rehearsal.ways.items():
+        if way.clusters:
+            kinds = (", ".join(cluster.short_keys(_MOST_LETTERS)) for cluster in way.clusters)
+            rows = [(kind, *figures) for kind, figures in zip(kinds, way.cluster_table(), strict=True)]
+            console.print()
+            print_table((f"{WAY_NAMES[name]}, worst first", "queries", *FIGURE_NAMES.values()), rows)
+
+
+def _judgement(judged: Judged | None, arguments: argparse.Namespace, *, enough: bool) -> dict[str, Any]:
+    """What was judged, for JSON; nothing is enough or not where nothing is asked for."""
+    told: dict[str, Any] = judged._asdict() if judged else {"figure": None, "way": None, "value": None}
+    asked = {"by": arguments.by, "least": arguments.least}
+    return told | asked | {"enough": None if arguments.least is None else enough}
+
+
+def _tell_judgement(judged: Judged | None, arguments: argparse.Namespace, *, enough: bool) -> None:
+    """Whether it is enough; where it is not, loudly."""
+    from kedge.cli.output import notes, results
+    from kedge.tasks import FIGURE_NAMES, WAY_NAMES
+
+    if judged is None:
+        told = f"there is no figure for --by {arguments.by} --way {arguments.way}"
+    else:
+        figure = FIGURE_NAMES.get(judged.figure, "MRR")
+        told = f"{figure} of {WAY_NAMES[judged.way]} is {judged.value:.3f}"
+    told += f", at least {arguments.least:g} was asked for"
+    if not enough:
+        notes().print(f"[bold red]WARNING[/] {told}: do not change over yet.")
+    elif not arguments.json:
+        results().print(f"\nenough: {told}")

@@ -1,0 +1,61 @@
+"""`kedge suggest`: which texts to encode by both models."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from kedge.cli.arguments import add_limit, add_random_state, add_run, add_spaces, add_verb, positive
+
+
+def add_parser(verbs: Any) -> None:
+    """Describe the verb."""
+    parser = add_verb(
+        verbs,
+        "suggest",
+        run,
+        "Name the rows whose counterparts would help most: the texts to encode by both models, given a budget.",
+        """  kedge suggest RUN new.npz old.npz -k 100                   texts of Y to encode by X's model
+  kedge suggest RUN new.npz old.npz -k 100 --side x          texts of X to encode by Y's model
+  kedge suggest RUN new.npz old.npz -k 100 -o again.tsv
+
+Encode them, add them to the space that lacks them, write the pairs under the seeds, and discover again.""",
+    )
+    add_run(parser)
+    add_spaces(parser)
+    parser.add_argument("-k", metavar="K", type=positive, required=True, help="how many")
+    parser.add_argument("--side", choices=("x", "y"), default="y", help="whose rows (y)")
+    parser.add_argument("-o", "--out", metavar="FILE", type=Path, help="write them as a table: .tsv")
+    add_random_state(parser)
+    add_limit(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Choose, and print or write."""
+    from kedge.cli.output import print_json, results
+    from kedge.discovery import load
+    from kedge.errors import InputError
+    from kedge.spaces import read_embeddings, write_table
+    from kedge.spaces.atomic import require_target
+    from kedge.tasks import suggest
+
+    if arguments.out:
+        require_target(arguments.out)
+        if arguments.out.exists():
+            raise InputError(f"{arguments.out}: is there already; choose another name")
+    discovery = load(arguments.run_folder)
+    x, y = (read_embeddings(path, limit=arguments.limit) for path in (arguments.x, arguments.y))
+    found = suggest(discovery, x, y, arguments.k, side=arguments.side, random_state=arguments.random_state)
+    if arguments.out:
+        write_table(
+            arguments.out, ("key", "doubt", "cluster"), ((s.key, f"{s.doubt:.4f}", str(s.cluster)) for s in found)
+        )
+    if arguments.json:
+        print_json({"side": arguments.side, "suggested": [suggestion._asdict() for suggestion in found]})
+    elif arguments.out:
+        results().print(f"{len(found)} rows to encode by both models in {arguments.out}", markup=False)
+    else:
+        for suggestion in found:
+            results().print(suggestion.key, markup=False)
+    return 0

@@ -1,0 +1,109 @@
+"""Which texts to encode by both models: those whose pairs would tell the map most that it does not know.
+
+Two maps, each fitted to one half of what a run has found, send a row to two places; how far these are apart is how
+little is known there. Rows are chosen one by one, where that is most, and with each the doubt about all rows like it is
+taken off: its pair would settle it. Each comes from another cluster of rows, so that no corner of the space is all that
+is asked about.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from kedge.discovery import AnchorDiscovery
+from kedge.errors import InputError
+from kedge.geometry import moments_of, nearest_rotation
+from kedge.spaces import Embeddings, rows_from_key_pairs
+from kedge.tasks.clusters import cluster_rows
+from kedge.tasks.searching import loaded
+
+Side = Literal["x", "y"]
+
+# Clusters beyond this number are not told apart: choices go round them.
+_MOST_CLUSTERS = 64
+
+
+class Suggestion(NamedTuple):
+    """A key, how much the run doubts where its row goes (0 to 2, a distance of unit vectors), and its cluster."""
+
+    key: str
+    doubt: float
+    cluster: int
+
+
+def suggest(
+    discovery: AnchorDiscovery, x: Embeddings, y: Embeddings, k: int, *, side: Side = "y", random_state: int = 0
+) -> list[Suggestion]:
+    """The k rows of one side whose counterparts would help most, the first ones most.
+
+    `side` is "y" for texts of Y that are to be encoded by X's model, or "x" for the other way round. Rows of seeds are
+    not suggested again.
+    """
+    if side not in ("x", "y"):
+        raise InputError(f"side must be 'x' or 'y', got {side!r}")
+    discovery.require_spaces(x, y)
+    seeds = rows_from_key_pairs(discovery.seed_keys_, x, y)
+    space, taken = (x, seeds[:, 0]) if side == "x" else (y, seeds[:, 1])
+    free = np.setdiff1d(np.arange(len(space)), taken)
+    if not 1 <= k <= len(free):
+        raise InputError(f"k must be from 1 to {len(free)}, the rows of {space.source} in no seed; got {k}")
+    rows_x = loaded(discovery.normalise_x, x.vectors, torch.device("cpu"))
+    rows_y = loaded(discovery.normalise_y, y.vectors, torch.device("cpu"))
+    found = rows_y[torch.from_numpy(discovery.match_)]
+    source, target, rows = (rows_x, found, rows_x) if side == "x" else (found, rows_x, rows_y)
+    doubt = _disagreement(source, target, random_state)
+    known = rows[torch.from_numpy(taken)]
+    candidates = rows[torch.from_numpy(free)]
+    cluster, _ = cluster_rows(candidates, min(k, _MOST_CLUSTERS), 1, random_state)
+    return [
+        Suggestion(space.keys[free[row]], doubts, int(cluster[row]))
+        for row, doubts in _choose(candidates, known, doubt, cluster, k)
+    ]
+
+
+def _disagreement(source: Tensor, target: Tensor, random_state: int) -> Tensor:
+    """The difference (d, e) of two rotations, each fitted to a random half of pairs of rows (n, d) and (n, e)."""
+    order = torch.randperm(len(source), generator=torch.Generator().manual_seed(random_state))
+    halves = order[: len(order) // 2], order[len(order) // 2 :]
+    first, second = (
+        nearest_rotation(moments_of(source[half].double(), target[half].double()).cross) for half in halves
+    )
+    return (first - second).float()
+
+
+def _choose(rows: Tensor, known: Tensor, doubt: Tensor, cluster: NDArray[np.int64], k: int) -> list[tuple[int, float]]:
+    """Numbers of k of the rows (n, d), and how much each is in doubt when it is chosen.
+
+    The doubt (d, e) is taken off along every row whose counterpart is known (s, d), or will be. A pair is believed as
+    much as a unit of what it says: what lies along a row is halved, not forgotten.
+    """
+    # of known pairs' directions u: doubt <- (I + sum u u')^-1 doubt, one row at a time (Sherman and Morrison)
+    settled = torch.eye(rows.shape[1])
+    for row in known:
+        settled = _settle(settled, row)
+    labels = torch.from_numpy(cluster)
+    chosen: list[tuple[int, float]] = []
+    open_clusters = torch.ones(int(labels.max()) + 1, dtype=torch.bool)
+    allowed = torch.ones(len(rows), dtype=torch.bool)
+    for _ in range(k):
+        doubts = (rows @ (settled @ doubt)).norm(dim=1)
+        choosable = allowed & open_clusters[labels]
+        if not choosable.any():  # all clusters have had their turn
+            open_clusters[:] = True
+            choosable = allowed
+        best = int(doubts.masked_fill(~choosable, -1).argmax())
+        chosen.append((best, float(doubts[best])))
+        allowed[best] = False
+        open_clusters[labels[best]] = False
+        settled = _settle(settled, rows[best])
+    return chosen
+
+
+def _settle(settled: Tensor, row: Tensor) -> Tensor:
+    along = settled @ row
+    return settled - torch.outer(along, along) / (1 + row @ along)
