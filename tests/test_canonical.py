@@ -16,10 +16,12 @@ from kedge.geometry import (
     canonical_directions,
     canonical_map,
     choose_ridge,
+    coloured_rotation,
     denormalise,
     fit_pair_model,
     held_out_correlations,
     moments_of,
+    nearest_rotation,
     normalise,
     ridge,
     unit,
@@ -166,6 +168,18 @@ def test_with_correlations_as_factors_the_canonical_map_predicts_best():
     correlations = held_out_correlations(*sides, halves(x, y), 0.0)
     predicted = canonical_map(*sides, cross, 0.0, correlations)
     torch.testing.assert_close(predicted, ridge((x.T @ x).double(), cross), atol=0.02, rtol=0.02)
+
+
+def test_a_coloured_rotation_lies_between_the_rotation_and_the_other_spaces_covariance():
+    x, y = spaces(dim_x=5)
+    cross = moments_of(x, y).cross
+    plain = coloured_rotation(spectrum(x), spectrum(y), cross, strength=0)
+    torch.testing.assert_close(plain, nearest_rotation(cross))
+    full = coloured_rotation(spectrum(x), spectrum(y), cross, strength=1, ridge=0)
+    carried = x.double() @ full
+    torch.testing.assert_close(carried.T @ carried / len(x), (y.T @ y).double() / len(y), rtol=1e-5, atol=1e-5)
+    wider = coloured_rotation(spectrum(x), spectrum(spaces(dim_y=9)[1]), moments_of(x, spaces(dim_y=9)[1]).cross)
+    assert wider.shape == (5, 9)
 
 
 def test_denormalising_undoes_normalising():

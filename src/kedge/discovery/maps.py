@@ -23,6 +23,7 @@ from kedge.geometry import (
     Spectrum,
     canonical_map,
     choose_ridge,
+    coloured_rotation,
     denormalise,
     held_out_correlations,
     nearest_rotation,
@@ -43,6 +44,9 @@ _TESTED, _INDEX = 1000, 5000
 _FEWEST_TESTED = 10
 _RIDGES = (0.0, 0.01, 0.1, 1.0)
 _POWERS = (0.25, 0.5, 1.0)
+_COLOURED = "coloured rotation"
+# How much soft pairs may count, in multiples of what they do where nothing can be held out.
+_SOFT_WEIGHTS = (0.2, 1, 5)
 
 
 @dataclass(frozen=True)
@@ -72,14 +76,28 @@ class ChosenMap:
         return {"kind": self.kind, "own_rank": self.own_rank, "overlap": self.overlap}
 
 
-def choose_map(problem: Problem, rows_x: Tensor, rows_y: Tensor, known: int, centre: Tensor | None) -> ChosenMap:
+def choose_map(
+    problem: Problem,
+    rows_x: Tensor,
+    rows_y: Tensor,
+    known: int,
+    centre: Tensor | None,
+    soft: Tensor | None = None,
+) -> ChosenMap:
     """The best map from X to Y that pairs (p,) of rows give, of which the first `known` are certain.
 
     Where enough are, they alone are tested, and maps fitted to them alone are among the candidates. `centre` (dy,) is
-    what was taken off Y, whose rows are searched as they were before.
+    what was taken off Y, whose rows are searched as they were before. `soft` (dx, dy) is the cross moment of soft pairs
+    where the found ones are few or in doubt: then maps of it and of the known pairs are candidates too, and with too
+    few known ones to tell, it is such a map that is taken.
     """
     generator = torch.Generator().manual_seed(0)
     certain = known >= ENOUGH_KNOWN
+    if soft is not None and not certain:
+        cross = pair_moments(problem, rows_x[:known], rows_y[:known]).cross + soft
+        return ChosenMap(
+            _same_everywhere(coloured_rotation(problem.spectrum_x, problem.spectrum_y, cross)), f"soft {_COLOURED}"
+        )
     testable = known if certain else len(rows_x)
     fold = torch.full((len(rows_x),), _FOLDS)  # the last one is never left out
     fold[:testable] = torch.randperm(testable, generator=generator) % _FOLDS
@@ -87,7 +105,14 @@ def choose_map(problem: Problem, rows_x: Tensor, rows_y: Tensor, known: int, cen
     groups = {"all": [pair_moments(problem, rows_x[fold == i], rows_y[fold == i]) for i in range(_FOLDS + 1)]}
     if certain and known < len(rows_x):
         groups = {"known": groups["all"][:_FOLDS]} | groups  # the found pairs are what is never left out
+    makers: dict[str, _Maker | _SoftMaker]
     makers = {name: _Maker.of(problem, rows_x[: known if name == "known" else None], rows_y) for name in groups}
+    if soft is not None:
+        for weight in _SOFT_WEIGHTS:
+            nothing = torch.zeros_like(groups["all"][0].source), torch.zeros_like(groups["all"][0].target)
+            name = f"soft x{weight}"
+            groups[name] = [*groups["all"][:_FOLDS], Moments(nothing[0], weight * soft, nothing[1])]
+            makers[name] = _SoftMaker(problem.spectrum_x, problem.spectrum_y)
     totals = {name: reduce(Moments.__add__, parts) for name, parts in groups.items()}
 
     scores: dict[tuple[str, str], list[Tensor]] = {}
@@ -107,7 +132,7 @@ def choose_map(problem: Problem, rows_x: Tensor, rows_y: Tensor, known: int, cen
     name, kind = max(means, key=lambda which: float(means[which].sum()))
     matrix = dict(makers[name].maps(totals[name]))[kind]
     own_rank, overlap = means[name, kind].tolist()
-    said = f"{kind} of the known pairs alone" if name == "known" else kind
+    said = {"known": f"{kind} of the known pairs alone", "all": kind}.get(name, f"soft {kind}")
     return ChosenMap(_same_everywhere(matrix), said, own_rank, overlap)
 
 
@@ -130,6 +155,7 @@ class _Maker:
     def maps(self, moments: Moments) -> Iterator[tuple[str, Tensor]]:
         """The candidates, by name, that pairs with these moments give."""
         yield "rotation", nearest_rotation(moments.cross)
+        yield _COLOURED, coloured_rotation(self.x, self.y, moments.cross)
         yield "refined rotation", map_from(moments)
         for penalty in _RIDGES:
             name = f"least squares, ridge {penalty:g}" if penalty else "least squares"
@@ -137,6 +163,18 @@ class _Maker:
         for power in _POWERS:
             shrunk = self.correlations.pow(power)
             yield f"canonical, power {power:g}", canonical_map(self.x, self.y, moments.cross, self.ridge, shrunk)
+
+
+@dataclass(frozen=True)
+class _SoftMaker:
+    """The one candidate for soft pairs: they say nothing of lengths, and a flexible map would learn them by heart."""
+
+    x: Spectrum
+    y: Spectrum
+
+    def maps(self, moments: Moments) -> Iterator[tuple[str, Tensor]]:
+        """The candidate, by name."""
+        yield _COLOURED, coloured_rotation(self.x, self.y, moments.cross)
 
 
 @dataclass(frozen=True)

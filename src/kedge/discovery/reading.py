@@ -24,9 +24,11 @@ from kedge.discovery.journal import Journal
 from kedge.discovery.judgement import Judged
 from kedge.discovery.maps import ENOUGH_KNOWN, Centres, ChosenMap, choose_map
 from kedge.discovery.problem import Problem
-from kedge.discovery.recognition import PROBABLE
+from kedge.discovery.recognition import FEWEST_ROWS, PROBABLE
+from kedge.discovery.schedule import SOFT_ROWS
+from kedge.discovery.soft_pairs import soft_cross
 from kedge.discovery.suspects import rows_closer, suspect_seeds
-from kedge.geometry import PairModel
+from kedge.geometry import PairModel, nearest_rotation
 
 _FOLDS = 5
 
@@ -79,8 +81,11 @@ def read_alignment(
 
     rows_x, rows_y, known = _to_learn_from(trusted, confidence)
     model = _fit_shared(problem, rows_x, rows_y, known)
-    forward = choose_map(problem, rows_x, rows_y, known, centres.y)
-    back = choose_map(problem.turned_round(), rows_y, rows_x, known, centres.x)
+    soft = None
+    if judged.answer.verdict != "not right" and _few_found(trusted, confidence):
+        soft = _soft_cross(trusted, nearest_rotation(pair_moments(problem, rows_x, rows_y).cross), generator)
+    forward = choose_map(problem, rows_x, rows_y, known, centres.y, soft)
+    back = choose_map(problem.turned_round(), rows_y, rows_x, known, centres.x, None if soft is None else soft.T)
     described = problem.whitened(alignment.whitening)
     free = alignment.free_anchors
     if free is None:
@@ -109,8 +114,8 @@ def _to_learn_from(trusted: Problem, confidence: Confidence) -> tuple[Tensor, Te
     whether any is: what the pairs have in common is then better evidence than how sure each of them is.
     """
     rows_x, rows_y = confidence.match.pairs()
-    probable = torch.from_numpy(confidence.paired >= PROBABLE).to(rows_x.device)[rows_x]
-    if confidence.trust == 1 and int(probable.sum()) >= PAIRS_PER_DIM * min(trusted.x.dim, trusted.y.dim):
+    if _probable_suffice(trusted, confidence):
+        probable = torch.from_numpy(confidence.paired >= PROBABLE).to(rows_x.device)[rows_x]
         rows_x, rows_y = rows_x[probable], rows_y[probable]
     new = ~(torch.isin(rows_x, trusted.seeds_x) | torch.isin(rows_y, trusted.seeds_y))
     return (
@@ -118,6 +123,32 @@ def _to_learn_from(trusted: Problem, confidence: Confidence) -> tuple[Tensor, Te
         torch.cat([trusted.seeds_y, rows_y[new]]),
         len(trusted.seeds_x),
     )
+
+
+def _probable_suffice(trusted: Problem, confidence: Confidence) -> bool:
+    """Whether so many pairs are probably right that nothing else is needed to learn from."""
+    rows = confidence.match.pairs()[0]
+    return confidence.trust == 1 and _enough(confidence, rows, trusted)
+
+
+def _few_found(trusted: Problem, confidence: Confidence) -> bool:
+    """Whether few pairs besides the seeds are probably right, although there are rows left that could be in some."""
+    rows = confidence.match.pairs()[0]
+    found = rows[~torch.isin(rows, trusted.seeds_x)]
+    left = min(len(trusted.x), len(trusted.y)) - len(trusted.seeds_x)
+    return left >= FEWEST_ROWS and not (confidence.trust == 1 and _enough(confidence, found, trusted))
+
+
+def _enough(confidence: Confidence, rows: Tensor, problem: Problem) -> bool:
+    """Whether enough of the pairs of these rows of X are probable."""
+    probable = int((confidence.paired[rows.cpu().numpy()] >= PROBABLE).sum())
+    return probable >= PAIRS_PER_DIM * min(problem.x.dim, problem.y.dim)
+
+
+def _soft_cross(trusted: Problem, start: Tensor, generator: torch.Generator) -> Tensor:
+    """On a sample: more rows of one space where there are few of the other."""
+    size = max(SOFT_ROWS, SOFT_ROWS**2 // min(len(trusted.x), len(trusted.y)))
+    return soft_cross(trusted.sample(size, generator), start)
 
 
 def _fit_shared(problem: Problem, rows_x: Tensor, rows_y: Tensor, known: int) -> PairModel:

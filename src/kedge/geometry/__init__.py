@@ -6,6 +6,7 @@ from kedge.geometry.canonical import (
     canonical_directions,
     canonical_map,
     choose_ridge,
+    coloured_rotation,
     fit_pair_model,
     held_out_correlations,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "canonical_map",
     "centre_of",
     "choose_ridge",
+    "coloured_rotation",
     "denormalise",
     "exponential_map",
     "fit_pair_model",

@@ -20,6 +20,7 @@ from scipy.optimize import isotonic_regression
 from torch import Tensor
 
 from kedge.geometry.moments import Moments
+from kedge.geometry.procrustes import nearest_rotation
 
 Halves = tuple[Moments, Moments]
 """Moments of two disjoint parts of the pairs."""
@@ -59,9 +60,10 @@ class Spectrum:
         """What rows (n, d) are multiplied by to have (nearly) variance 1 along every axis (d, d)."""
         return self.axes * (self.variances + ridge * self.variances.mean()).clamp_min(self._floor).rsqrt()
 
-    def powered(self, exponent: float) -> Tensor:
-        """The covariance to a power (d, d), for instance -1/4 to whiten by half; the least variances count as more."""
-        return (self.axes * self.variances.clamp_min(self._floor).pow(exponent)) @ self.axes.T
+    def powered(self, exponent: float, ridge: float = 0.0) -> Tensor:
+        """The covariance, with a ridge as in `whitening`, to a power (d, d), for instance -1/4 to whiten by half."""
+        variances = (self.variances + ridge * self.variances.mean()).clamp_min(self._floor)
+        return (self.axes * variances.pow(exponent)) @ self.axes.T
 
     def ridged(self, ridge: float) -> Tensor:
         """The covariance (d, d) with the ridge added, as `whitening` has it."""
@@ -176,6 +178,16 @@ def canonical_map(x: Spectrum, y: Spectrum, cross: Tensor, ridge: float, factors
     left, right = _to_variance_1(x, left), _to_variance_1(y, right)
     loadings = (right.T @ y.axes * y.variances) @ y.axes.T  # how much of each coordinate is in each dimension of Y
     return (left * factors) @ loadings
+
+
+def coloured_rotation(x: Spectrum, y: Spectrum, cross: Tensor, strength: float = 0.5, ridge: float = 0.01) -> Tensor:
+    """The map (dx, dy) that whitens X by `strength`, turns it as a cross moment (dx, dy) says, and gives it Y's colour.
+
+    Strength 0 is the plain rotation; 1 gives what it carries the covariance of Y. In between, axes on which the two
+    spaces vary to different degrees come to terms, and still it is a rotation that is all there is to learn.
+    """
+    white_x, white_y = (space.powered(-strength / 2, ridge) for space in (x, y))
+    return white_x @ nearest_rotation(white_x @ cross @ white_y) @ y.powered(strength / 2, ridge)
 
 
 def held_out_correlations(x: Spectrum, y: Spectrum, halves: Halves, ridge: float) -> Tensor:

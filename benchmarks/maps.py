@@ -1,0 +1,97 @@
+"""Maps with and without soft pairs and coloured rotations, on pairs that were not seen, from one discovery each.
+
+    python benchmarks/maps.py --data DIR [--pairs easy vit texts ...] [--shares 1 0.5 0.1 0] [--seeds 15 100]
+
+Both maps of a discovery are chosen twice from what it found: from all candidates, and from those that need neither.
+Rows that were not in the spaces are translated by each: how many come to their counterpart first among as many, and how
+many of the ten nearest to the counterpart do they find?
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from kedge import AnchorDiscovery
+from kedge.discovery import maps, reading
+from kedge.geometry import unit
+from setting import add_data_option, describe_machine
+from shared import SEEDS, SHARES, Case, draw
+
+PAIRS = ("easy", "medium", "glove", "vit", "texts", "texts-fr", "upgrade")
+
+
+def main() -> None:
+    """A line for every run and direction."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_data_option(parser)
+    parser.add_argument("--pairs", nargs="+", default=PAIRS)
+    parser.add_argument("--shares", nargs="+", type=float, default=SHARES)
+    parser.add_argument("--seeds", nargs="+", type=int, default=[s for s in SEEDS if s])
+    parser.add_argument("--device", default="cpu")
+    arguments = parser.parse_args()
+    print(describe_machine(arguments.device))
+    print(f"{'pair':<10}{'share':>6}{'seeds':>6}{'way':>6}  {'first':>14}  {'overlap@10':>14}  {'map now (verdict)'}")
+    for pair in arguments.pairs:
+        for share in arguments.shares:
+            for seeds in arguments.seeds:
+                task = draw(arguments.data, Case("shares", pair, share, seeds, 0))
+                assert task.unseen is not None
+                with both_choices() as before:
+                    discovery = AnchorDiscovery(n_anchors=100, device=arguments.device)
+                    discovery.fit(task.x, task.y, task.seeds)
+                left, right = discovery.normalise_x(task.unseen[0]), discovery.normalise_y(task.unseen[1])
+                told = discovery.health_.map.verdict
+                for way, rows, targets, old, name in (
+                    ("forth", left, right, before[0], "map"),
+                    ("back", right, left, before[1], "map_back"),
+                ):
+                    now = getattr(discovery, name + "_")
+                    (first, overlap), (was_first, was_overlap) = (scores(rows @ m, targets) for m in (now, old))
+                    kind = discovery.map_scores_[name]["kind"]
+                    print(
+                        f"{pair:<10}{share:>6g}{seeds:>6}{way:>6}  {was_first:>5.3f} -> {first:>5.3f}  "
+                        f"{was_overlap:>5.3f} -> {overlap:>5.3f}  {kind} ({told})",
+                        flush=True,
+                    )
+
+
+class both_choices:  # noqa: N801
+    """While it lasts, every choice of a map is made a second time as if there were no new candidates."""
+
+    def __enter__(self) -> list[NDArray[np.float32]]:
+        self._choose, self._maps = reading.choose_map, maps._Maker.maps
+        chosen: list[NDArray[np.float32]] = []
+
+        def plain(maker: Any, moments: Any) -> Iterator[tuple[str, torch.Tensor]]:
+            return (found for found in self._maps(maker, moments) if found[0] != "coloured rotation")
+
+        def choose(*arguments: Any) -> maps.ChosenMap:
+            maps._Maker.maps = plain  # type: ignore[method-assign]
+            chosen.append(self._choose(*arguments[:5]).matrix.cpu().numpy())
+            maps._Maker.maps = self._maps  # type: ignore[method-assign]
+            return self._choose(*arguments)
+
+        reading.choose_map = choose  # type: ignore[assignment]
+        return chosen
+
+    def __exit__(self, *_: object) -> None:
+        reading.choose_map, maps._Maker.maps = self._choose, self._maps  # type: ignore[method-assign]
+
+
+def scores(carried: NDArray[np.float32], targets: NDArray[np.float32]) -> tuple[float, float]:
+    """Of rows (u, d) that belong to targets (u, d) by number."""
+    rows, index = unit(torch.from_numpy(carried)), torch.from_numpy(targets)
+    found, wanted = ((some @ index.T).topk(10, dim=1).indices for some in (rows, index))
+    shared = (found[:, :, None] == wanted[:, None, :]).any(dim=2).double().mean()
+    return float((found[:, 0] == torch.arange(len(rows))).double().mean()), float(shared)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
