@@ -1,7 +1,7 @@
 """Queries of a new model in an index of the old one: what kedge finds, and what known pairs alone would give.
 
     python benchmarks/migration.py --data DIR                      the table of pairs and known pairs
-    python benchmarks/migration.py --data DIR --suggested          known pairs that were suggested, against random ones
+    python benchmarks/migration.py --data DIR --suggested          pairs that `kedge suggest` names, against random ones
 
 The index holds texts by the old model, 15,000 where there are so many. X holds texts by the new one that the index
 lacks, 4,000 of them, and as many that it has as pairs are known. Queries are 2,000 other texts of the index by the new
@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -23,10 +23,12 @@ from numpy.typing import NDArray
 
 from kedge import AnchorDiscovery, Embeddings, read_embeddings
 from kedge.geometry import denormalise, moments_of, nearest_rotation, normalise, ridge, unit
+from kedge.tasks import suggest
 from setting import add_data_option, describe_machine
 
 INDEX, LACKED, QUERIES = 15_000, 4000, 2000
 KNOWN = (15, 100, 1000, 5000)
+MORE = (30, 100, 300, 1000)
 PAIRS = {
     "MiniLM <- BGE": ("minilm-en", "bge-en"),
     "MiniLM <- mE5": ("minilm-en", "me5-en"),
@@ -49,28 +51,28 @@ class Setting:
     own: NDArray[np.int64]
 
     @classmethod
-    def make(cls, data: Path, name: str, known: int, state: int, keys: list[str] | None = None) -> Setting:
-        """Draw one; `keys` are the texts that were encoded by both, drawn if they are not given."""
+    def make(cls, data: Path, name: str, known: int, state: int) -> Setting:
+        """Draw one."""
         old, new = (_read(data, file) for file in PAIRS[name])
-        rng = np.random.default_rng(state)
-        both = rng.permutation([key for key in new.keys if key in old.row_of])
-        queries = both[:QUERIES]
-        lacked_by_index = [key for key in new.keys if key not in old.row_of]
-        rest = both[QUERIES:]
-        if len(lacked_by_index) < LACKED:  # the index has to do without some of its texts
-            lacked = min(LACKED, len(rest) - known)
-            lacked_by_index, rest = rest[len(rest) - lacked :].tolist(), rest[: len(rest) - lacked]
-        else:
-            lacked_by_index = rng.permutation(lacked_by_index)[:LACKED].tolist()
-        missing = set(lacked_by_index)
-        others = rng.permutation([key for key in old.keys if key not in missing and key not in new.row_of])
-        must = [*queries, *rest]
-        index_keys = [*must, *others][: max(INDEX, len(must))]
-        pairs = list(rest[:known]) if keys is None else keys
-        x = new.take(new.rows([*lacked_by_index, *pairs]))
-        index = old.take(old.rows(index_keys))
-        rows = np.stack([x.rows(pairs), index.rows(pairs)], axis=1) if len(pairs) else np.zeros((0, 2), dtype=np.int64)
+        chance = np.random.default_rng(state)
+        both = chance.permutation([key for key in new.keys if key in old.row_of]).tolist()
+        queries, both = both[:QUERIES], both[QUERIES:]
+        lacked = chance.permutation([key for key in new.keys if key not in old.row_of]).tolist()[:LACKED]
+        if len(lacked) < LACKED:  # the index has to do without some of its texts
+            count = min(LACKED, len(both) - known)
+            both, lacked = both[: len(both) - count], both[len(both) - count :]
+        others = chance.permutation([key for key in old.keys if key not in new.row_of]).tolist()
+        pairs = both[:known]
+        x = new.take(new.rows([*lacked, *pairs]))
+        index = old.take(old.rows([*queries, *both, *others][:INDEX]))
+        rows = np.stack([x.rows(pairs), index.rows(pairs)], axis=1)
         return cls(x, index, rows, new.vectors[new.rows(queries)], index.rows(queries))
+
+    def with_more(self, old: Embeddings, keys: list[str]) -> Setting:
+        """The same when rows of X with these keys were encoded by the old model too, and put into the index."""
+        index = old.take(old.rows([*self.index.keys, *keys]))
+        pairs = np.stack([self.x.rows(keys), index.rows(keys)], axis=1)
+        return replace(self, index=index, known=np.concatenate([self.known, pairs]))
 
     def scores(self, translated: NDArray[np.float32]) -> tuple[float, float]:
         """How many queries find their own text first, and the share of ten that the old model's own vectors find."""
@@ -88,10 +90,17 @@ def main() -> None:
     add_data_option(parser)
     parser.add_argument("--pairs", nargs="+", default=list(PAIRS), choices=list(PAIRS), metavar="PAIR")
     parser.add_argument("--known", nargs="+", type=int, default=KNOWN)
+    parser.add_argument(
+        "--suggested", action="store_true", help="more pairs for runs with 15: suggested and random ones"
+    )
+    parser.add_argument("--more", nargs="+", type=int, default=MORE, help="how many more pairs")
     parser.add_argument("--states", type=int, default=1, help="draws of the texts (1)")
     parser.add_argument("--device", default="cpu")
     arguments = parser.parse_args()
     print(describe_machine(arguments.device))
+    if arguments.suggested:
+        compare_suggestions(arguments)
+        return
     print(f"{'old <- new':<15}{'known':>6}  {'by':<22}{'own first':>10}{'overlap@10':>11}{'seconds':>9}")
     for name in arguments.pairs:
         for known in arguments.known:
@@ -103,6 +112,32 @@ def main() -> None:
             for way, found in rows.items():
                 own, overlap, seconds = np.mean(found, axis=0)
                 print(f"{name:<15}{known:>6}  {way:<22}{own:>10.3f}{overlap:>11.3f}{seconds:>9.1f}", flush=True)
+
+
+def compare_suggestions(arguments: argparse.Namespace) -> None:
+    """Runs with 15 known pairs, and with more: rows of X that are named, or drawn, and encoded by the old model too."""
+    print(f"{'old <- new':<15}{'more':>6}  {'chosen':<12}{'own first':>10}{'overlap@10':>11}  map")
+    for name in arguments.pairs:
+        for state in range(arguments.states):
+            setting = Setting.make(arguments.data, name, 15, state)
+            first = AnchorDiscovery(device=arguments.device).fit(setting.x, setting.index, setting.known)
+            _tell(name, 0, "", setting, first)
+            free = np.setdiff1d(np.arange(len(setting.x)), setting.known[:, 0])
+            drawn = np.random.default_rng(state).permutation(free)
+            named = [found.key for found in suggest(first, setting.x, setting.index, max(arguments.more), side="x")]
+            for more in arguments.more:
+                choices = {"suggested": named[:more], "random": [setting.x.keys[row] for row in drawn[:more]]}
+                for chosen, keys in choices.items():
+                    told = setting.with_more(_read(arguments.data, PAIRS[name][0]), keys)
+                    discovery = AnchorDiscovery(device=arguments.device).fit(told.x, told.index, told.known)
+                    _tell(name, more, chosen, told, discovery)
+
+
+def _tell(name: str, more: int, chosen: str, setting: Setting, discovery: AnchorDiscovery) -> None:
+    own, overlap = setting.scores(discovery.translate(setting.queries))
+    kind = discovery.map_scores_["map"]["kind"]
+    told = f"{kind} ({discovery.health_.map.verdict})"
+    print(f"{name:<15}{more:>6}  {chosen:<12}{own:>10.3f}{overlap:>11.3f}  {told}", flush=True)
 
 
 def ways(setting: Setting, device: str) -> Iterator[tuple[str, NDArray[np.float32], float]]:

@@ -294,6 +294,9 @@ def test_a_migration_that_was_interrupted_goes_on(two_addresses, monkeypatch):
             result = carry_all(source, target, resume=True)
             before = sum(map(len, batches))
             assert (result.written, result.before, result.complete) == (25 - before, before, True)
+        with open_store(two_addresses[1]) as target:
+            again = carry_all(source, target, resume=True)
+            assert (again.written, again.before, again.complete) == (0, 25, True)
 
 
 def test_rows_that_came_meanwhile_are_told_and_brought_over(two_addresses):

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 
 from kedge.errors import InputError
 from kedge.spaces.stores.store import Batch, Id

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kedge.errors import InputError
 from kedge.spaces.atomic import atomic_path, require_target
 from kedge.spaces.embeddings import Embeddings
 from kedge.spaces.files import read_file, require_writable, write_file
@@ -98,10 +99,14 @@ class WholeFile(Store):
 
     def write(self, batch: Batch) -> None:
         """Add rows to those that wait."""
+        if not self._spool.exists():
+            raise InputError(f"{self.address}: is complete, and written only once; choose another name for more rows")
         self._spool.append(replace(batch, ids=[self.id_of(name) for name in batch.ids]))
 
     def finish(self) -> None:
-        """Make the file of the rows."""
+        """Make the file of the rows, unless it is there."""
+        if not self._spool.exists():
+            return
         about = self._spool.describe()
         with atomic_path(self._note) as temporary:
             temporary.write_text(json.dumps(dict(about.metadata), indent=2) + "\n")
