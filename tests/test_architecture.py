@@ -64,6 +64,7 @@ def test_import_kedge_is_light():
 
 def test_the_library_loads_no_optional_dependency():
     optional = {"pyarrow", "matplotlib", "onnx", "transformers", "lightning", "sklearn", "ot", "geotorch", "triton"}
+    optional |= {"chromadb", "lancedb", "qdrant_client", "qdrant_edge", "psycopg", "apsw", "sqlite_vec", "faiss", "ray"}
     used = "import kedge\n" + "\n".join(f"kedge.{name}" for name in kedge.__all__)
     assert not optional & loaded_by(used)
 

@@ -31,15 +31,18 @@ VERBS = (
     "explore",
     "evaluate",
     "rehearse",
+    "suggest",
     "search",
     "translate",
     "export",
+    "migrate",
     "project",
     "plot",
     "stitch",
     "encode",
     "convert",
     "info",
+    "stores",
     "reproduce",
 )
 

@@ -74,12 +74,16 @@ def progress_bar() -> Iterator[OnStep]:
 @contextmanager
 def counting_bar(label: str, *, rate: bool = False) -> Iterator[Callable[[int, int], None]]:
     """Yield a callback that is told how many are done, and of how many; with `rate` the bar shows how many a second."""
-    began = time.monotonic()
+    first: list[tuple[float, int]] = []  # when counting began, and with how many: a bar may wait for another to end
     with _bars(notes(), *([TextColumn("{task.fields[rate]}")] if rate else [])) as progress:
         task = progress.add_task(label, total=None, rate="")
 
         def on_progress(done: int, total: int) -> None:
-            seconds = max(time.monotonic() - began, 1e-3)
-            progress.update(task, completed=done, total=total, rate=f"{done / seconds:.0f}/s")
+            now = time.monotonic()
+            if not first:
+                first.append((now, done))
+            seconds, count = now - first[0][0], done - first[0][1]
+            told = f"{count / seconds:.0f}/s" if count and seconds else ""
+            progress.update(task, completed=done, total=total, rate=told)
 
         yield on_progress
