@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -62,27 +63,26 @@ def main() -> None:
                     )
 
 
-class both_choices:  # noqa: N801
-    """While it lasts, every choice of a map is made a second time as if there were no new candidates."""
+@contextmanager
+def both_choices() -> Iterator[list[NDArray[np.float32]]]:
+    """While it lasts, every choice of a map is made a second time, as if there were no new candidates, and listed."""
+    choose_map, all_maps = reading.choose_map, maps._Maker.maps
+    chosen: list[NDArray[np.float32]] = []
 
-    def __enter__(self) -> list[NDArray[np.float32]]:
-        self._choose, self._maps = reading.choose_map, maps._Maker.maps
-        chosen: list[NDArray[np.float32]] = []
+    def plain(maker: Any, moments: Any) -> Iterator[tuple[str, torch.Tensor]]:
+        return (found for found in all_maps(maker, moments) if found[0] != "coloured rotation")
 
-        def plain(maker: Any, moments: Any) -> Iterator[tuple[str, torch.Tensor]]:
-            return (found for found in self._maps(maker, moments) if found[0] != "coloured rotation")
+    def choose(*arguments: Any) -> maps.ChosenMap:
+        maps._Maker.maps = plain  # type: ignore[method-assign]
+        chosen.append(choose_map(*arguments[:5]).matrix.cpu().numpy())
+        maps._Maker.maps = all_maps  # type: ignore[method-assign]
+        return choose_map(*arguments)
 
-        def choose(*arguments: Any) -> maps.ChosenMap:
-            maps._Maker.maps = plain  # type: ignore[method-assign]
-            chosen.append(self._choose(*arguments[:5]).matrix.cpu().numpy())
-            maps._Maker.maps = self._maps  # type: ignore[method-assign]
-            return self._choose(*arguments)
-
-        reading.choose_map = choose  # type: ignore[assignment]
-        return chosen
-
-    def __exit__(self, *_: object) -> None:
-        reading.choose_map, maps._Maker.maps = self._choose, self._maps  # type: ignore[method-assign]
+    reading.choose_map = choose  # type: ignore[assignment]
+    try:
+        yield chosen
+    finally:
+        reading.choose_map, maps._Maker.maps = choose_map, all_maps  # type: ignore[method-assign]
 
 
 def scores(carried: NDArray[np.float32], targets: NDArray[np.float32]) -> tuple[float, float]:

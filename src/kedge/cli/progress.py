@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -11,11 +10,13 @@ from rich.progress import (
     BarColumn,
     Progress,
     ProgressColumn,
+    Task,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.text import Text
 
 from kedge.cli.output import notes
 from kedge.discovery import Step
@@ -29,6 +30,14 @@ _LABELS = {
     "confidence": "measuring confidence",
     "paper": "paper's optimiser",
 }
+
+
+class _Rate(ProgressColumn):
+    """How many a second."""
+
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text(f"{speed:.0f}/s" if speed else "")
 
 
 def _bars(console: Console, *more: ProgressColumn) -> Progress:
@@ -74,16 +83,10 @@ def progress_bar() -> Iterator[OnStep]:
 @contextmanager
 def counting_bar(label: str, *, rate: bool = False) -> Iterator[Callable[[int, int], None]]:
     """Yield a callback that is told how many are done, and of how many; with `rate` the bar shows how many a second."""
-    first: list[tuple[float, int]] = []  # when counting began, and with how many: a bar may wait for another to end
-    with _bars(notes(), *([TextColumn("{task.fields[rate]}")] if rate else [])) as progress:
-        task = progress.add_task(label, total=None, rate="")
+    with _bars(notes(), *([_Rate()] if rate else [])) as progress:
+        task = progress.add_task(label, total=None)
 
         def on_progress(done: int, total: int) -> None:
-            now = time.monotonic()
-            if not first:
-                first.append((now, done))
-            seconds, count = now - first[0][0], done - first[0][1]
-            told = f"{count / seconds:.0f}/s" if count and seconds else ""
-            progress.update(task, completed=done, total=total, rate=told)
+            progress.update(task, completed=done, total=total)
 
         yield on_progress

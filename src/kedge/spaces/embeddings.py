@@ -14,6 +14,14 @@ from kedge.errors import InputError
 _CHECK_ROWS = 16_384
 
 
+def unusable_rows(vectors: NDArray[np.float32]) -> dict[int, str]:
+    """The rows of (n, d) that have no direction, and what is wrong with each."""
+    # In float64 the square of no finite float32 over- or underflows, so one sum tells all.
+    squared = np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64)
+    wrong = np.flatnonzero(~np.isfinite(squared) | (squared == 0)).tolist()
+    return {row: "is a zero vector" if squared[row] == 0 else "has NaN or infinite values" for row in wrong}
+
+
 @dataclass(frozen=True, eq=False)
 class Embeddings:
     """Keys and vectors of one encoder.
@@ -81,13 +89,8 @@ class Embeddings:
 
     def _check_vectors(self, start: int, stop: int) -> None:
         for begin in range(start, stop, _CHECK_ROWS):
-            block = self.vectors[begin : min(begin + _CHECK_ROWS, stop)]
-            # In float64 the square of no finite float32 over- or underflows, so one sum tells all.
-            squared = np.einsum("ij,ij->i", block, block, dtype=np.float64)
-            bad = np.flatnonzero(~np.isfinite(squared) | (squared == 0))
-            if len(bad):
-                row = begin + int(bad[0])
-                what = "is a zero vector" if squared[bad[0]] == 0 else "has NaN or infinite values"
+            for place, what in unusable_rows(self.vectors[begin : min(begin + _CHECK_ROWS, stop)]).items():
+                row = begin + place
                 raise InputError(
                     f"{self.source}: the vector of key {self.keys[row]!r} (row {row}) {what}; "
                     "remove that row or repair it"

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kedge.errors import InputError
+from kedge.spaces.embeddings import unusable_rows
 from kedge.spaces.stores.store import NOTE, Batch, Description, Id, Store
 
 Carry: TypeAlias = Callable[[NDArray[np.float32]], NDArray[np.float32]]
@@ -133,17 +134,13 @@ def _as_text(note: Mapping[str, Any]) -> str:
 
 def _carriable(batch: Batch, on_bad: OnBad | None) -> Batch:
     """The rows whose vectors can be carried."""
-    with np.errstate(over="ignore"):
-        squared = np.einsum("ij,ij->i", batch.vectors, batch.vectors, dtype=np.float64)
-    wrong = ~np.isfinite(squared) | (squared == 0)
-    found = [*batch.bad]
-    for row in np.flatnonzero(wrong).tolist():
-        found.append((batch.ids[row], "is a zero vector" if squared[row] == 0 else "has NaN or infinite values"))
+    wrong = unusable_rows(batch.vectors)
+    found = [*batch.bad, *((batch.ids[row], why) for row, why in wrong.items())]
     for name, why in found:
         if on_bad is None:
             raise InputError(f"row {name!r} {why}; repair it, or leave such rows out and have them listed: --skip-bad")
         on_bad(name, why)
-    return batch.take(np.flatnonzero(~wrong).tolist()) if found else batch
+    return batch.take([row for row in range(len(batch)) if row not in wrong]) if found else batch
 
 
 def _pass_over(*_: object) -> None:

@@ -52,15 +52,25 @@ class WholeFile(Store):
     def _save(self, contents: Contents) -> None:
         """Write the file, whole or not at all."""
 
-    @cached_property
+    @property
     def _contents(self) -> Contents:
+        """What waits, or what the file holds."""
         if self._spool.exists():
             return Contents(list(self._spool.places()), self._spool.vectors(), self._spool.describe().metric)
-        return self._load()
+        return self._whole
 
     @cached_property
+    def _whole(self) -> Contents:
+        return self._load()
+
+    @property
     def _places(self) -> dict[Id, int]:
-        return {name: row for row, name in enumerate(self._contents.ids)}
+        """The row of each id in `_contents`."""
+        return self._spool.places() if self._spool.exists() else self._whole_places
+
+    @cached_property
+    def _whole_places(self) -> dict[Id, int]:
+        return {name: row for row, name in enumerate(self._whole.ids)}
 
     def exists(self) -> bool:
         """Whether the file is there, or rows for it."""
@@ -82,14 +92,13 @@ class WholeFile(Store):
 
     def fetch(self, ids: Collection[Id]) -> Batch:
         """The rows with these ids."""
-        places = self._spool.places() if self._spool.exists() else self._places
+        places = self._places
         there = [name for name in ids if name in places]
-        vectors = self._spool.vectors() if self._spool.exists() else self._contents.vectors
-        return _batch(there, vectors[[places[name] for name in there]])
+        return _batch(there, self._contents.vectors[[places[name] for name in there]])
 
     def present(self, ids: Collection[Id]) -> set[Id]:
         """Those of the ids that are there."""
-        places = self._spool.places() if self._spool.exists() else self._places
+        places = self._places
         return {name for name in ids if name in places}
 
     def create(self, like: Description) -> None:

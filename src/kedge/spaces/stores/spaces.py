@@ -41,15 +41,10 @@ def read_space(address: Address, selection: Selection, share: tuple[int, int] = 
 def write_space(space: Embeddings, address: Address) -> None:
     """Write a space to a new store, under its keys and without payload."""
     with open_store(address) as store:
-        refuse_what_is_there(store.exists(), address)
+        if store.exists():
+            raise InputError(f"{address}: is there already; choose another name, or delete it with its own client")
         store.create(Description(len(space), space.dim))
         for begin in range(0, len(space), _ROWS):
             keys = list(space.keys[begin : begin + _ROWS])
             store.write(Batch(keys, np.array(space.vectors[begin : begin + _ROWS]), [{} for _ in keys]))
         store.finish()
-
-
-def refuse_what_is_there(exists: bool, address: object) -> None:
-    """Refuse a store that would be mixed with what it holds."""
-    if exists:
-        raise InputError(f"{address}: is there already; choose another name, or delete it with its own client")
