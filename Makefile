@@ -1,20 +1,25 @@
-# make demo   set everything up and pair real words of two models
-# make test   set everything up, then lint, type-check and test (and build the documentation)
-# make docs   the documentation as a site, in site/
+# make demo       set everything up and pair real words of two models
+# make test       set everything up, then lint, type-check and test (and build the documentation), in a few minutes
+# make test-all   the same with the thorough tests, half an hour or more: what CI runs
+# make test-slow  the tests that are left, minutes each
+# make docs       the documentation as a site, in site/
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-all check docs format clean
+.PHONY: demo test test-all test-slow check docs format clean
 
 demo: $(VENV)/.core
 	$(BIN)/kedge demo
 
 test: check
-	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest
+	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-all: check
-	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -m "not gpu"
+	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -m "not slow and not gpu"
+
+test-slow: check
+	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -m "slow and not gpu"
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -2,41 +2,79 @@
 
     python benchmarks/processes.py --data DIR                       easy pair, 1 process against 2
     python benchmarks/processes.py --data DIR --processes 4 --limit 5000
+    python benchmarks/processes.py --traffic                        what 2 processes tell each other, on demo words
+    python benchmarks/processes.py --traffic --device cuda          the same on CUDA tensors; by gloo on a single card
 
-One process uses all cores (torch's default); of several, each uses its part of them (`OMP_NUM_THREADS`).
+One process uses all cores (torch's default); of several, each uses its part of them (`OMP_NUM_THREADS`). `--traffic`
+starts them and counts every collective call and its bytes, in the building blocks and in a whole `fit`, beside what the
+model in `benchmarks/traffic.py` predicts.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import math
 import os
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import torch
 
-from kedge import load, write_embeddings
+from kedge import AnchorDiscovery, Step, load, write_embeddings
+from kedge.data import load_demo_words
+from kedge.discovery.alignment import fit_model, pair_moments
+from kedge.discovery.cross_fitting import cross_fitted
+from kedge.discovery.devices import resolve_device
+from kedge.discovery.problem import Problem
 from kedge.experiments.pairs_of_spaces import WORD_PAIRS, draw_task, load_pair
+from kedge.geometry import unit
+from kedge.matching import Rows, match_csls, processes, second_margins, several_processes, transport_step
+from kedge.matching.processes import Traffic
 from kedge.spaces import write_table
-from setting import add_data_option, describe_machine
+from kedge.spaces.atomic import atomic_path
+from setting import describe_machine
+from traffic import STAGES, Course, Held, Model, fit_traffic, together
+
+SEVERAL = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
+SEEDS = 15
 
 
 def main() -> None:
-    """Time both, and compare what they find."""
+    """Time both, and compare what they find; or count what processes tell each other."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_data_option(parser)
+    data = os.environ.get("KEDGE_DATA")
+    parser.add_argument("--data", type=Path, default=data and Path(data), help="folder with words/ ($KEDGE_DATA)")
     parser.add_argument("--pair", choices=WORD_PAIRS, default="easy")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--limit", type=int, help="only so many words")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--traffic", action="store_true", help="count what is told instead; needs no data")
+    parser.add_argument("--json", type=Path, help="with --traffic, also write the figures to this file")
     arguments = parser.parse_args()
+    if not arguments.traffic:
+        if arguments.data is None:
+            parser.error("--data is needed, or KEDGE_DATA")
+        compare_times(arguments)
+    elif "WORLD_SIZE" in os.environ:  # one of those that the line below has started
+        count_traffic(arguments)
+    else:
+        subprocess.run(
+            [*SEVERAL, str(arguments.processes), *sys.argv], check=True, env=_environment(arguments.processes)
+        )
+
+
+def compare_times(arguments: argparse.Namespace) -> None:
+    """Whole commands by one process and by several, in turns."""
     task = draw_task(load_pair(arguments.data, arguments.pair, arguments.limit), 0)
-    several = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
-    starts = {1: [sys.executable], arguments.processes: [*several, str(arguments.processes)]}
+    starts = {1: [sys.executable], arguments.processes: [*SEVERAL, str(arguments.processes)]}
     times: dict[int, list[float]] = {count: [] for count in starts}
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
@@ -65,16 +103,168 @@ def discover(start: list[str], folder: Path, count: int, device: str) -> float:
     """Wall seconds of one command."""
     files = [str(folder / name) for name in ("x.npy", "y.npy")]
     options = ["--seeds", str(folder / "seeds.tsv"), "--out", str(folder / f"run{count}"), "--overwrite"]
-    threads = str(max(1, (os.cpu_count() or 1) // count))
     began = time.perf_counter()
     subprocess.run(
         [*start, "-m", "kedge", "discover", *files, *options, "--device", device],
         check=True,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        env=os.environ | {"OMP_NUM_THREADS": threads},
+        env=_environment(count),
     )
     return time.perf_counter() - began
+
+
+def _environment(count: int) -> dict[str, str]:
+    """Of each of so many processes: its part of the cores."""
+    return os.environ | {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // count))}
+
+
+# -- what they tell each other --------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What was counted, and what the model says."""
+
+    counted: Traffic
+    predicted: Traffic
+
+    @property
+    def row(self) -> str:
+        """Calls and bytes of both, for a table."""
+        calls = [traffic.calls.total() for traffic in (self.counted, self.predicted)]
+        size = [traffic.payload.total() for traffic in (self.counted, self.predicted)]
+        return f"{calls[0]:,} | {calls[1]:,} | {size[0]:,} | {size[1]:,} | {size[1] / size[0]:.3f}"
+
+    @property
+    def described(self) -> dict[str, dict[str, dict[str, int]]]:
+        """Both, by the names of the calls."""
+        sides = {"counted": self.counted, "predicted": self.predicted}
+        return {side: {"calls": dict(told.calls), "payload": dict(told.payload)} for side, told in sides.items()}
+
+
+def count_traffic(arguments: argparse.Namespace) -> None:
+    """Count, in one of the processes; the first prints."""
+    device = resolve_device(arguments.device)
+    with several_processes(device) as here:
+        blocks = count_blocks(device)
+        fitted = count_fit(arguments.limit or 2000, arguments.device)
+        backend = torch.distributed.get_backend()
+    if not here.leads:
+        return
+    print(f"{describe_machine(arguments.device)}, {here.count} processes by {backend}\n")
+    print("| | calls | predicted | bytes | predicted | ratio |\n|---|---|---|---|---|---|")
+    for name, compared in (blocks | fitted).items():
+        print(f"| {name} | {compared.row} |")
+    if arguments.json:
+        told = {name: compared.described for name, compared in (blocks | fitted).items()}
+        with atomic_path(arguments.json) as path:
+            path.write_text(json.dumps(told, indent=1) + "\n")
+
+
+def count_blocks(device: torch.device) -> dict[str, Compared]:
+    """Every building block, on random rows that are divided unevenly."""
+    here, generator = processes(), torch.Generator().manual_seed(0)
+    model, folds = Model(here.count), 4
+    full_x, full_y = (unit(torch.randn(n, d, generator=generator)).to(device) for n, d in ((1001, 24), (799, 16)))
+    x, y = (Rows.divided(rows[here.share(len(rows))].clone(), len(rows)) for rows in (full_x, full_y))
+    narrow = x.sent(lambda rows: unit(rows[:, : y.dim]))
+    none = torch.empty(0, dtype=torch.int64, device=device)
+    problem = Problem(x, y, none, none, 2**24)
+    some = torch.arange(0, 500, device=device)
+    pairs = (some, some.flip(0))
+    penalties = torch.zeros(len(x), device=device), torch.zeros(len(y), device=device)
+    held_x, held_y = Held(len(x), x.dim), Held(len(y), y.dim)
+    same_width = held_x.read(y.dim), held_y
+    found = fit_model(problem, *pairs)  # also computes the spectra, which stay
+    directions = len(found.correlations)
+    potential = torch.zeros(len(y), device=device)
+    sample = Rows.shared(full_x[:300, : y.dim].clone())
+    spectra = Problem(x, y, none, none, 2**24)
+    tried: dict[str, tuple[Callable[[], object], Traffic]] = {
+        "match_csls": (lambda: match_csls(narrow, y), model.match_csls(*same_width)),
+        "match_csls, X a sample": (
+            lambda: match_csls(sample, y),
+            model.match_csls(Held(300, y.dim, divided=False), held_y),
+        ),
+        "second_margins": (
+            lambda: second_margins(narrow, y, some, *penalties),
+            model.second_margins(*same_width, len(some)),
+        ),
+        "transport_step": (lambda: transport_step(narrow, full_y, potential, 0.05), model.transport_step(len(y))),
+        "pair_moments": (lambda: pair_moments(problem, *pairs), model.pair_moments(held_x, held_y)),
+        "spectra": (lambda: (spectra.spectrum_x, spectra.spectrum_y), model.spectra(held_x, held_y)),
+        "fit_model": (lambda: fit_model(problem, *pairs), model.fit_model(held_x, held_y, directions)),
+        "cross_fitted": (
+            lambda: cross_fitted(problem, *pairs, generator, folds),
+            model.cross_fitted(held_x, held_y, directions, folds),
+        ),
+    }
+    return {name: Compared(_counted(block), predicted) for name, (block, predicted) in tried.items()}
+
+
+def _counted(block: Callable[[], object]) -> Traffic:
+    """What a block tells."""
+    here = processes()
+    here.traffic.clear()
+    block()
+    counted = together(here.traffic)
+    here.traffic.clear()
+    return counted
+
+
+@dataclass
+class StageTraffic:
+    """An `on_step` that keeps what was told until the end of each step, by stage; only the first process is asked."""
+
+    stages: dict[str, Traffic] = field(default_factory=dict)
+
+    def __call__(self, step: Step) -> None:
+        """Keep what was told since the last step."""
+        self.keep(step.stage)
+
+    def keep(self, stage: str) -> None:
+        """The same at the end of something that is no step."""
+        told = processes().traffic
+        self.stages[stage] = together(self.stages.get(stage, Traffic()), told)
+        told.clear()
+
+
+def count_fit(rows: int, device: str) -> dict[str, Compared]:
+    """A whole `fit` of demo words, by stage, and the sum."""
+    x, y = (space.take(range(rows)) for space in load_demo_words())
+    order = np.random.default_rng(0).permutation(rows)
+    y = y.take(order[: rows - 3])  # so that shares differ
+    common = sorted(set(x.keys) & set(y.keys))
+    seeds = [(key, key) for key in common[:: len(common) // SEEDS][:SEEDS]]
+    counted = StageTraffic()
+    processes().traffic.clear()
+    run = AnchorDiscovery(n_anchors=50, device=device, on_step=counted).fit(x, y, seeds)
+    counted.keep(STAGES[-1])
+    held = Held(len(x), x.dim), Held(len(y), y.dim)
+    passes = fit_traffic(processes().count, *held, course_of(run))
+    compared = {
+        f"fit, {stage}": Compared(
+            counted.stages.get(stage, Traffic()),
+            together(*(told for (name, _), told in passes.items() if name == stage)),
+        )
+        for stage in STAGES
+    }
+    return compared | {"fit, all": Compared(together(*counted.stages.values()), together(*passes.values()))}
+
+
+def course_of(run: AnchorDiscovery) -> Course:
+    """How a fit went."""
+    pairs, usual = len(run.pairs_), Course(directions=0)
+    tested = min(pairs, usual.tested)
+    return Course(
+        directions=len(run.model_.correlations),
+        seeds=len(run.seeds_),
+        anchors=len(run.anchors_x_),
+        finish_rounds=sum(step.stage == "finish" for step in run.history_),
+        tested=tested,
+        folds_tested=math.ceil(tested * usual.map_folds / max(pairs, 1)),
+    )
 
 
 if __name__ == "__main__":

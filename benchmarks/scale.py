@@ -2,7 +2,9 @@
 
     python benchmarks/scale.py                                     a million rows against a million, on a GPU
     python benchmarks/scale.py --rows 100000 --device cpu          two cores, some minutes
+    python benchmarks/scale.py --rows 10000000 --dtype float16     on a GPU, from files of half the size
     python benchmarks/scale.py --rows 200000 --dim 768 --json scale.json
+    python benchmarks/scale.py --rows 100000 --exact               all rows compared with all
 
 2,000 clusters whose spread falls from 1 to 0.06 over the dimensions; Y is X turned, shuffled and with noise (0.2 of the
 spread in every dimension); 15 seeds. Time is all of `fit`, from the files on; the first run of a kernel compiles it.
@@ -35,17 +37,23 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--dim", type=int, default=300)
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--dtype", choices=("float32", "float16"), default="float32", help="of the files (float32)")
+    parser.add_argument("--exact", action="store_true", help="compare all rows with all, as `kedge discover --exact`")
     parser.add_argument("--repeats", type=int, default=1, help="fits, of which the first also compiles (1)")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
-        truth = write_spaces(Path(scratch), arguments.rows, arguments.dim, resolve_device(arguments.device))
-        results = [discover(Path(scratch), truth, arguments.device) for _ in range(arguments.repeats)]
+        device = resolve_device(arguments.device)
+        truth = write_spaces(Path(scratch), arguments.rows, arguments.dim, device, arguments.dtype)
+        results = [
+            discover(Path(scratch), truth, arguments.device, exact=arguments.exact) for _ in range(arguments.repeats)
+        ]
     for result in results:
         print(
             f"{result['machine']}: {arguments.rows} x {arguments.rows} x {arguments.dim}: {result['seconds']:.1f} s "
             f"({', '.join(f'{name} {spent:.1f}' for name, spent in result['stages'].items())}), rows right "
-            f"{result['rows_right']:.4f}, pairs {result['pairs']}, {result['verdict']}, memory: "
+            f"{result['rows_right']:.4f}, pairs {result['pairs']}, {result['verdict']}, "
+            f"{result['approximate'] or 'exact'}, memory: "
             f"process {result['process_mb']:.0f} MB, GPU {result['gpu_mb']:.0f} MB"
         )
     if arguments.json:
@@ -53,14 +61,14 @@ def main() -> None:
             path.write_text(json.dumps(results, indent=1) + "\n")
 
 
-def discover(folder: Path, truth: np.ndarray, device: str) -> dict[str, object]:
+def discover(folder: Path, truth: np.ndarray, device: str, *, exact: bool = False) -> dict[str, object]:
     """Fit, and say what it took."""
     forget_peak()
     began, clock = time.perf_counter(), StageClock()
     keys = [str(row) for row in range(len(truth))]
     x, y = (Embeddings(keys, np.load(folder / name, mmap_mode="r")) for name in ("x.npy", "y.npy"))
     seeds = np.stack([np.arange(SEEDS), truth[:SEEDS]], axis=1)
-    discovery = AnchorDiscovery(device=device, on_step=clock).fit(x, y, seeds)
+    discovery = AnchorDiscovery(device=device, on_step=clock, exact=exact).fit(x, y, seeds)
     return {
         "machine": describe_machine(device),
         "rows": len(x),
@@ -70,12 +78,13 @@ def discover(folder: Path, truth: np.ndarray, device: str) -> dict[str, object]:
         "rows_right": float(np.mean(discovery.match_ == truth)),
         "pairs": len(discovery.pairs_),
         "verdict": discovery.health_.pairs.verdict,
+        "approximate": discovery.as_exact_ and str(discovery.as_exact_),
         "process_mb": peak_megabytes("cpu"),
         "gpu_mb": peak_megabytes("cuda"),
     }
 
 
-def write_spaces(folder: Path, rows: int, dim: int, device: torch.device) -> np.ndarray:
+def write_spaces(folder: Path, rows: int, dim: int, device: torch.device, dtype: str = "float32") -> np.ndarray:
     """Write x.npy and y.npy (n, d), and return for every row of X its row in Y (n,)."""
     generator = torch.Generator(device).manual_seed(0)
 
@@ -87,7 +96,7 @@ def write_spaces(folder: Path, rows: int, dim: int, device: torch.device) -> np.
     turn, _ = torch.linalg.qr(normal(dim, dim))
     place = np.random.default_rng(0).permutation(rows)
     x, y = (
-        np.lib.format.open_memmap(folder / name, mode="w+", dtype=np.float32, shape=(rows, dim))
+        np.lib.format.open_memmap(folder / name, mode="w+", dtype=dtype, shape=(rows, dim))
         for name in ("x.npy", "y.npy")
     )
     for begin in range(0, rows, BLOCK):

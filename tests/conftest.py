@@ -17,12 +17,13 @@ import torch
 
 from kedge import AnchorDiscovery, Embeddings, write_embeddings
 from kedge.data import load_demo_words
+from kedge.spaces.pairs import write_table
 
 
 @pytest.fixture(autouse=True, scope="session")
 def two_threads():
-    """The same sums in the same order on every machine with at least two cores."""
-    torch.set_num_threads(2)
+    """The same sums in the same order on every machine with at least two cores; two workers of xdist share them."""
+    torch.set_num_threads(1 if "PYTEST_XDIST_WORKER" in os.environ else 2)
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -60,19 +61,30 @@ def run_files(tmp_path_factory, fitted, words) -> list[str]:
     return [str(path / name) for name in ("run", "x.npz", "y.npz")]
 
 
+def rotated_spaces(n=300, dim=16, noise=0.0, seed=0) -> tuple[np.ndarray, np.ndarray]:
+    chance = np.random.default_rng(seed)
+    scales = np.geomspace(1, 0.2, dim)  # without structure there is nothing to align
+    x = chance.standard_normal((n, dim)) * scales
+    rotation, _ = np.linalg.qr(chance.standard_normal((dim, dim)))
+    y = x @ rotation + noise * chance.standard_normal((n, dim))
+    return x.astype(np.float32), y.astype(np.float32)
+
+
 @pytest.fixture
 def rotated():
     """A function that makes two spaces of which the second is the first rotated, with some noise."""
+    return rotated_spaces
 
-    def make(n=300, dim=16, noise=0.0, seed=0) -> tuple[np.ndarray, np.ndarray]:
-        chance = np.random.default_rng(seed)
-        scales = np.geomspace(1, 0.2, dim)  # without structure there is nothing to align
-        x = chance.standard_normal((n, dim)) * scales
-        rotation, _ = np.linalg.qr(chance.standard_normal((dim, dim)))
-        y = x @ rotation + noise * chance.standard_normal((n, dim))
-        return x.astype(np.float32), y.astype(np.float32)
 
-    return make
+@pytest.fixture(scope="session")
+def small_files(tmp_path_factory) -> list[str]:
+    """Two files of 120 rows, the second the first rotated, and one of seeds: what takes a discovery a moment."""
+    path = tmp_path_factory.mktemp("small")
+    keys = [f"r{row}" for row in range(120)]
+    for name, vectors in zip(("x.npz", "y.npz"), rotated_spaces(n=120), strict=True):
+        write_embeddings(Embeddings(keys, vectors), path / name)
+    write_table(path / "seeds.tsv", ("x", "y"), [(key, key) for key in keys[:15]])
+    return [str(path / name) for name in ("x.npz", "y.npz", "seeds.tsv")]
 
 
 @pytest.fixture(scope="session")

@@ -186,8 +186,8 @@ def point_at(page, side, row):
     page.wait_for_timeout(200)  # it may have passed over others on its way
 
 
-@pytest.mark.parametrize("viewport", [WIDE, NARROW], ids=["wide", "narrow"])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("viewport", [WIDE, pytest.param(NARROW, marks=pytest.mark.thorough)], ids=["wide", "narrow"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.thorough)])
 def test_it_reads_well_and_is_accessible(visit, report, viewport, scheme):
     page = visit(report, viewport, scheme)
     assert page.get_by_role("heading", level=1).inner_text() == "Did it work?"
@@ -223,6 +223,7 @@ def test_search_finds_and_shows_neighbours_in_both_spaces(visit, report, fitted,
     assert page.locator("#hits-told").inner_text() == "No key fits."
 
 
+@pytest.mark.thorough
 def test_pointing_lights_up_the_partner(visit, report, fitted):
     page = visit(report)
     partner_of = dict(fitted.pair_keys_)
@@ -239,6 +240,7 @@ def test_pointing_lights_up_the_partner(visit, report, fitted):
     assert page.locator("#sought").inner_text() == f"{shown} in X"
 
 
+@pytest.mark.thorough
 def test_what_is_in_no_pair_lights_up_alone(visit, hostile):
     page = visit(hostile)
     point_at(page, "y", 399)  # the last rows are in no pair
@@ -247,6 +249,7 @@ def test_what_is_in_no_pair_lights_up_alone(visit, hostile):
     assert annotation(page, "x") == []
 
 
+@pytest.mark.thorough
 def test_zooming_shows_the_same_part_of_both(visit, report):
     page = visit(report)
     whole = page.get_by_role("button", name="Whole picture")
@@ -269,6 +272,7 @@ def test_zooming_shows_the_same_part_of_both(visit, report):
     assert whole.is_disabled()
 
 
+@pytest.mark.thorough
 def test_the_table_sorts_filters_turns_and_downloads(visit, report, fitted, tmp_path):
     page = visit(report)
     assert list(zip(cells(page, 1), cells(page, 2), strict=True)) == fitted.pair_keys_[:25]
@@ -307,6 +311,7 @@ def test_the_table_sorts_filters_turns_and_downloads(visit, report, fitted, tmp_
     assert page.locator("#sought").inner_text() == f"{fitted.seed_keys_[0][0]} in X"
 
 
+@pytest.mark.thorough
 def test_hostile_keys_stay_text(visit, hostile, tmp_path):
     page = visit(hostile)
     seen = set()
@@ -337,6 +342,7 @@ def test_hostile_keys_stay_text(visit, hostile, tmp_path):
     page.screenshot(path=SCREENSHOTS / "hostile.png", full_page=True)
 
 
+@pytest.mark.thorough
 def test_the_last_question_counts(visit, report):
     page = visit(report)
     page.evaluate(
@@ -358,12 +364,14 @@ def test_the_last_question_counts(visit, report):
     assert page.locator("#sought").inner_text() == f"{names[1]} in X"
 
 
+@pytest.mark.thorough
 def test_without_webgl_there_is_a_picture_too(visit, chromium, report):
     page = visit(report, by=chromium("--disable-3d-apis"))
     assert page.evaluate("document.createElement('canvas').getContext('webgl')") is None
     assert page.locator("#plot-x .points path").count() > 500
 
 
+@pytest.mark.thorough
 def test_it_prints_in_light_colours_and_whole(visit, report):
     page = visit(report, scheme="dark")
     size = "document.getElementById('plot-y')._fullLayout.width"
@@ -380,6 +388,7 @@ def test_it_prints_in_light_colours_and_whole(visit, report):
     page.wait_for_function(f"Math.abs({size} - {on_screen}) < 3")
 
 
+@pytest.mark.thorough
 def test_live_any_key_and_other_anchors(visit, fitted, words):
     import threading
 

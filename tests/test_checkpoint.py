@@ -11,9 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from safetensors import safe_open
 
-from kedge import AnchorDiscovery, InputError, Step, load, read_embeddings, read_pairs, write_embeddings
+from kedge import AnchorDiscovery, Embeddings, InputError, Step, load, read_embeddings, read_pairs, write_embeddings
 from kedge.cli.main import main
 from kedge.discovery import discard
 from kedge.discovery.checkpoint import Checkpoint
@@ -84,14 +85,34 @@ KILLS = [
 ]
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="needs SIGKILL")
+needs_kill = pytest.mark.skipif(sys.platform == "win32", reason="needs SIGKILL")
+
+
+@needs_kill
+def test_killed_while_annealing_it_goes_on_to_the_same_result(tmp_path, rotated):
+    keys = [str(row) for row in range(200)]
+    for name, vectors in zip(("x.npz", "y.npz"), rotated(n=200, noise=0.05), strict=True):
+        write_embeddings(Embeddings(keys, vectors), tmp_path / name)
+    write_table(tmp_path / "seeds.tsv", ("x", "y"), [(key, key) for key in keys[:5]])
+    assert main(arguments(tmp_path, "undisturbed")) == 0
+    assert_it_goes_on(tmp_path, load(tmp_path / "undisturbed"), tmp_path, "attempt-1-anneal", 4, "during")
+
+
+@pytest.mark.thorough
+@needs_kill
 @pytest.mark.parametrize(("stage", "rounds", "when"), KILLS)
 def test_killed_at_any_stage_it_goes_on_to_the_same_result(folder, undisturbed, tmp_path, stage, rounds, when):
+    assert_it_goes_on(folder, undisturbed, tmp_path, stage, rounds, when)
+
+
+def assert_it_goes_on(folder, undisturbed, tmp_path, stage, rounds, when):
     states = folder / f"killed-{stage}-{rounds}-{when}.checkpoint"
     (tmp_path / "killed.py").write_text(KILLED)
     program = [sys.executable, str(tmp_path / "killed.py"), stage, str(rounds), when]
     killed = subprocess.run(
-        [*program, *arguments(folder, states.stem)], capture_output=True, env=os.environ | {"OMP_NUM_THREADS": "2"}
+        [*program, *arguments(folder, states.stem)],
+        capture_output=True,
+        env=os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())},
     )
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert not (folder / states.stem).exists()
@@ -114,13 +135,14 @@ def test_killed_at_any_stage_it_goes_on_to_the_same_result(folder, undisturbed, 
     assert not list(states.glob(".kedge-*"))
 
 
+@pytest.mark.thorough
 def test_resume_on_the_command_line(folder, undisturbed, capsys):
     out, states = folder / "resumed", folder / "resumed.checkpoint"
     process = subprocess.Popen(
         [sys.executable, "-m", "kedge", *arguments(folder, "resumed")],
         stderr=subprocess.PIPE,
         text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "2"},
+        env=os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())},
     )
     while not (states / "attempt-1-anneal.safetensors").exists():
         assert process.poll() is None
@@ -146,6 +168,7 @@ def test_resume_on_the_command_line(folder, undisturbed, capsys):
     assert (out / "pairs.tsv").read_bytes() == (folder / "undisturbed" / "pairs.tsv").read_bytes()
 
 
+@pytest.mark.thorough
 def test_overwrite_starts_over_and_resume_without_a_state_starts(folder, capsys):
     states = folder / "fresh.checkpoint"
     other = Checkpoint(states)

@@ -20,6 +20,7 @@ from rich.console import Console
 from kedge import AnchorDiscovery, Embeddings, read_embeddings, write_embeddings
 from kedge.cli.main import build_parser, main
 from kedge.cli.progress import progress_bar
+from kedge.data import load_demo_words
 from kedge.discovery import Step
 from kedge.spaces.pairs import read_table, write_table
 
@@ -48,14 +49,13 @@ VERBS = (
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory, words, word_seeds):
-    """Two spaces, seeds, and a run."""
+def folder(tmp_path_factory, words, word_seeds, fitted):
+    """Two spaces, seeds, and the run that `kedge discover` makes of them (see the first test)."""
     path = tmp_path_factory.mktemp("cli")
     write_embeddings(words[0], path / "x.npz")
     write_embeddings(words[1], path / "y.vec")
     write_table(path / "seeds.tsv", ("x", "y"), word_seeds)
-    arguments = ["discover", path / "x.npz", path / "y.vec", "--seeds", path / "seeds.tsv", "--anchors", "100"]
-    assert run(*arguments, "--out", path / "run") == 0
+    fitted.save(path / "run")
     return path
 
 
@@ -66,8 +66,8 @@ def unrelated(tmp_path_factory):
     chance = np.random.default_rng(0)
     files = [path / "x.npz", path / "y.npz"]
     for file in files:
-        keys = [f"{file.stem}{row}" for row in range(600)]
-        write_embeddings(Embeddings(keys, chance.standard_normal((600, 100))), file)
+        keys = [f"{file.stem}{row}" for row in range(100)]
+        write_embeddings(Embeddings(keys, chance.standard_normal((100, 16))), file)
     return files
 
 
@@ -104,11 +104,12 @@ def test_discover_says_how_it_went_and_writes_the_run(folder, capsys, tmp_path):
     assert description["inputs"]["x"]["rows"] == 2000
     assert len(description["inputs"]["y"]["sha256"]) == 64
     assert description["timings"]["fit_seconds"] > 0
-    # The same random state writes the same run, timings aside.
+    # The same random state writes the same run, timings aside; from Python too.
     for name in ("anchors.tsv", "pairs.tsv", "anchors.safetensors", "map.safetensors", "match.safetensors"):
         assert (tmp_path / "run" / name).read_bytes() == (folder / "run" / name).read_bytes(), name
 
 
+@pytest.mark.thorough
 def test_discover_json_and_options(folder, capsys, tmp_path):
     (tmp_path / "anchors.txt").write_text("water\nmusic\nschool\n")
     rows = read_table(folder / "seeds.tsv")
@@ -136,6 +137,7 @@ def test_discover_json_and_options(folder, capsys, tmp_path):
     assert (settings["center"], settings["random_state"], settings["memory_budget"]) == (False, 5, 64 * 2**20)
 
 
+@pytest.mark.thorough
 def test_discover_and_evaluate_without_seeds(folder, capsys, tmp_path):
     files = [folder / "x.npz", folder / "y.vec"]
     assert run("discover", *files, "--anchors", "50", "--out", tmp_path / "run", "--json") == 0
@@ -154,6 +156,7 @@ def test_discover_and_evaluate_without_seeds(folder, capsys, tmp_path):
     assert seed_row.split() == ["Seed", *"-----"]
 
 
+@pytest.mark.thorough
 def test_wrong_seeds_are_named_and_do_no_harm(folder, capsys, tmp_path):
     seeds = [(row["x"], row["y"]) for row in read_table(folder / "seeds.tsv")]
     first, second, third = (left for left, _ in seeds[:3])
@@ -176,9 +179,11 @@ def test_wrong_seeds_are_named_and_do_no_harm(folder, capsys, tmp_path):
     assert {(seed["x"], seed["y"]) for seed in result if seed["suspect"]} == set(wrong)
 
 
-@pytest.mark.parametrize("no_color", [False, True])
-def test_a_terminal_gets_colours_unless_it_wants_none(folder, no_color):
-    command = [sys.executable, "-m", "kedge", "check", str(folder / "x.npz"), str(folder / "y.vec"), "--limit", "300"]
+@pytest.mark.parametrize("no_color", [False, pytest.param(True, marks=pytest.mark.thorough)])
+def test_a_terminal_gets_colours_unless_it_wants_none(small_files, tmp_path, no_color):
+    *files, seeds = small_files
+    command = [sys.executable, "-m", "kedge", "discover", *files, "--seeds", seeds, "--anchors", "20"]
+    command += ["--out", str(tmp_path / "run")]
     environment = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
     environment |= {"TERM": "xterm-256color", "COLUMNS": "100"} | ({"NO_COLOR": "1"} if no_color else {})
     ours, theirs = pty.openpty()
@@ -194,6 +199,7 @@ def test_a_terminal_gets_colours_unless_it_wants_none(folder, no_color):
     assert bool(re.search(rb"\x1b\[[0-9;]*3[1-7]m", seen)) != no_color
 
 
+@pytest.mark.thorough
 def test_of_many_wrong_seeds_ten_are_shown(folder, capsys, tmp_path):
     words = read_embeddings(folder / "x.npz").keys[::40]
     wrong = list(zip(words[:20], words[10:20] + words[:10], strict=True))  # by chance, some mean much the same
@@ -210,6 +216,7 @@ def test_of_many_wrong_seeds_ten_are_shown(folder, capsys, tmp_path):
     assert f"and {doubtful - 10} more in seeds.tsv" in output
 
 
+@pytest.mark.thorough
 def test_disjoint_files_get_a_map_and_no_pairs_but_the_seeds(folder, capsys, tmp_path):
     files = [folder / "x.npz", folder / "y.vec"]
     arguments = ["discover", *files, "--seeds", folder / "seeds.tsv", "--anchors", "50", "--disjoint"]
@@ -224,6 +231,7 @@ def test_disjoint_files_get_a_map_and_no_pairs_but_the_seeds(folder, capsys, tmp
     assert "WARNING the pairs are not right" in capsys.readouterr().err
 
 
+@pytest.mark.thorough
 def test_check_says_how_many_seeds_are_advisable(folder, capsys):
     files = [folder / "x.npz", folder / "y.vec"]
     assert run("check", *files) == 0
@@ -393,13 +401,16 @@ def test_nothing_is_said_of_lengths_where_all_are_1(tmp_path, capsys, rotated):
     keys = [f"r{row}" for row in range(300)]
     for name, vectors in zip(("x.npz", "y.npz"), rotated(), strict=True):
         write_embeddings(Embeddings(keys, vectors / np.linalg.norm(vectors, axis=1, keepdims=True)), tmp_path / name)
+    write_table(tmp_path / "seeds.tsv", ("x", "y"), [(key, key) for key in keys[:15]])
     files = [tmp_path / "x.npz", tmp_path / "y.npz"]
-    assert run("discover", *files, "--anchors", "20", "--out", tmp_path / "run", "--force") == 0
+    command = ["discover", *files, "--seeds", tmp_path / "seeds.tsv", "--anchors", "20"]
+    assert run(*command, "--out", tmp_path / "run", "--force") == 0
     capsys.readouterr()
     assert run("translate", tmp_path / "run", files[0], "-o", tmp_path / "moved.npz") == 0
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.thorough
 def test_whitening_is_asked_for_and_told(folder, capsys, tmp_path):
     command = ["discover", folder / "x.npz", folder / "y.vec", "--seeds", folder / "seeds.tsv", "--anchors", "50"]
     assert run(*command, "--whiten", "0.5", "--out", tmp_path / "run") == 0
@@ -436,7 +447,10 @@ def test_convert_and_info(folder, capsys, tmp_path):
     assert "right (1.00): About" in capsys.readouterr().out
 
 
-def test_demo(capsys, tmp_path):
+@pytest.mark.parametrize("rows", [600, pytest.param(5000, marks=pytest.mark.thorough)])
+def test_demo(capsys, tmp_path, monkeypatch, rows):
+    words = tuple(space.take(range(rows)) for space in load_demo_words())
+    monkeypatch.setattr("kedge.data.load_demo_words", lambda: words)
     out = tmp_path / "new" / "demo"
     assert run("demo", "--out", out) == 0
     output = capsys.readouterr().out
@@ -466,6 +480,14 @@ def test_an_unhealthy_result_is_written_and_exits_with_3(unrelated, capsys, tmp_
     assert "WARNING" in captured.err
     assert "more seeds" in captured.err
     assert (tmp_path / "run" / "pairs.tsv").exists()
+
+
+@pytest.mark.thorough
+def test_an_unhealthy_result_may_be_wanted_all_the_same(unrelated, capsys, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "run.json").write_text("{}")
+    write_table(tmp_path / "seeds.tsv", ("x", "y"), [(f"x{row}", f"y{row}") for row in range(5)])
+    arguments = ["discover", *unrelated, "--seeds", tmp_path / "seeds.tsv", "--anchors", "50"]
     again = [*arguments, "--out", tmp_path / "run", "--overwrite", "--force"]
     assert run_json(capsys, *again)["expected_precision"] is None
 
@@ -554,7 +576,12 @@ def test_a_run_is_not_overwritten_unasked(folder, capsys):
 
 
 @pytest.mark.parametrize(
-    ("number", "in_background"), [(signal.SIGINT, False), (signal.SIGTERM, False), (signal.SIGTERM, True)]
+    ("number", "in_background"),
+    [
+        (signal.SIGINT, False),
+        pytest.param(signal.SIGTERM, False, marks=pytest.mark.thorough),
+        pytest.param(signal.SIGTERM, True, marks=pytest.mark.thorough),
+    ],
 )
 def test_interruption_leaves_nothing_half_written(folder, tmp_path, number, in_background):
     command = [sys.executable, "-m", "kedge", "discover", folder / "x.npz", folder / "y.vec"]

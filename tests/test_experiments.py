@@ -86,6 +86,7 @@ def test_a_task_gives_nothing_away():
     assert draw_task(pair, 1).anchors != task.anchors
 
 
+@pytest.mark.thorough
 def test_retrieval_state_on_real_words():
     x, y = (space.take(range(2000)) for space in load_demo_words())
     state = retrieval_state(SpacePair("demo", x, y, "Word2Vec", "GloVe"), 0, device="cpu", with_picture=True)
@@ -105,9 +106,10 @@ def test_retrieval_state_on_real_words():
     assert np.isfinite(places["background"]).all()
 
 
-def test_reproduce_words_from_files_and_again(tmp_path, capsys):
+@pytest.mark.parametrize("rows", [900, pytest.param(2200, marks=pytest.mark.thorough)])
+def test_reproduce_words_from_files_and_again(tmp_path, capsys, rows):
     x, y = load_demo_words()
-    write_embeddings(x.take(range(2200)), tmp_path / "x.vec")
+    write_embeddings(x.take(range(rows)), tmp_path / "x.vec")
     write_embeddings(y, tmp_path / "y.bin")
     command = ["reproduce", "words", "--x", str(tmp_path / "x.vec"), "--y", str(tmp_path / "y.bin"), "--out"]
     out = tmp_path / "new" / "out"
@@ -184,6 +186,7 @@ def made_up_reviews(tmp_path_factory):
     return folder, {language: {spell(word) for word in words} for language, spell in languages.items()}
 
 
+@pytest.mark.thorough
 def test_reviews_by_transformers_models(tmp_path, capsys, made_up_reviews, make_roberta):
     """The path for those who have the paper's encoders, with tiny ones."""
     pytest.importorskip("transformers")
@@ -231,6 +234,7 @@ def test_damaged_reviews_are_named(tmp_path, capsys, made_up_reviews):
     assert "not a readable gzip file of text" in capsys.readouterr().err
 
 
+@pytest.mark.thorough
 def test_reproduce_on_the_real_data(data_folder, tmp_path, capsys):
     """A quick setting of each experiment."""
     common = ["--data", str(data_folder), "--out", str(tmp_path), "--random-states", "0", "--no-figures"]

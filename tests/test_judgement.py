@@ -16,6 +16,7 @@ from kedge.discovery.recognition import Recognition
 from kedge.matching import Rows
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_wrong_seeds_do_not_make_a_right_map(words, seed):
     x, y = words
@@ -33,6 +34,7 @@ def test_wrong_seeds_do_not_make_a_right_map(words, seed):
     assert not discovery.seed_is_suspect_.any()  # nothing is known about them
 
 
+@pytest.mark.thorough
 def test_unrelated_spaces_have_no_map_and_no_pairs(words):
     noise = np.random.default_rng(0).standard_normal((2000, 100)).astype(np.float32)
     seeds = np.stack([np.arange(15), np.arange(15)], axis=1)
@@ -55,6 +57,7 @@ def test_health_says_what_it_measured(fitted):
         assert interval.estimate > 0.9
 
 
+@pytest.mark.thorough
 def test_with_nothing_in_common_the_map_is_right_and_no_pairs_are_listed(words):
     """Fifteen seeds are all that two lists of a thousand words share; words that neither has seen try the map."""
     x, y = words
@@ -75,6 +78,7 @@ def test_with_nothing_in_common_the_map_is_right_and_no_pairs_are_listed(words):
     assert "nothing in common" in health.pairs.reason
 
 
+@pytest.mark.thorough
 def test_half_of_the_items_in_common_are_found_to_be_half(words):
     x, y = words
     order = np.random.default_rng(1).permutation(len(x)).tolist()
@@ -88,6 +92,7 @@ def test_half_of_the_items_in_common_are_found_to_be_half(words):
     assert right == pytest.approx(discovery.pair_confidence_.mean(), abs=0.07)
 
 
+@pytest.mark.thorough
 def test_a_space_and_its_mirror_image_cannot_be_told_apart_without_seeds(words):
     x, y = words
     doubled = []
@@ -100,6 +105,7 @@ def test_a_space_and_its_mirror_image_cannot_be_told_apart_without_seeds(words):
     assert len(discovery.pairs_) == 0
 
 
+@pytest.mark.thorough
 def test_seeds_that_are_close_but_wrong_are_told_in_the_order_of_doubt(words, word_seeds):
     x, y = words
     good = word_seeds[:13]
@@ -111,6 +117,7 @@ def test_seeds_that_are_close_but_wrong_are_told_in_the_order_of_doubt(words, wo
     assert max(closer[seed] for seed in good) < closer[near]
 
 
+@pytest.mark.thorough
 def test_confidence_separates_right_from_wrong(words, word_seeds):
     """With noise on one side some pairs are wrong: they must be less sure, and the mean must be near the truth."""
     x, y = words
@@ -136,38 +143,38 @@ class Fixed(Judge):
         self._told = Recognition(recognised * rows, 0.01 * rows, rows, rows), standing
         self.__dict__["_illusion"] = illusion
 
-    def _recognition(self, match):
+    def _recognition(self, part, match):
         return self._told[0]
 
-    def _standing(self, match, *, random_rivals):
+    def _standing(self, part, match, *, random_rivals):
         return self._told[1]
 
 
 def test_the_reasons_say_what_was_measured():
-    nothing = Fixed(0.0, rows=20).judge(None).answer
+    nothing = Fixed(0.0, rows=20).judge(None, None).answer
     assert (nothing.verdict, nothing.score) == ("doubtful", 0)
     assert "Nothing can be said" in nothing.reason
-    verdicts = [Fixed(0.0, (gain, gain)).judge(None).answer.verdict for gain in (0.5, 0.2, 0.05)]
+    verdicts = [Fixed(0.0, (gain, gain)).judge(None, None).answer.verdict for gain in (0.5, 0.2, 0.05)]
     assert verdicts == ["right", "doubtful", "not right"]
-    assert "20% closer than the best of 3 random starts" in Fixed(0.0, (0.2, 0.9)).judge(None).answer.reason
+    assert "20% closer than the best of 3 random starts" in Fixed(0.0, (0.2, 0.9)).judge(None, None).answer.reason
     # Closer, but the halves of the rows do not agree about it: right about topics, and nothing else.
-    assert Fixed(0.0, (0.5, 0.1)).judge(None).answer.verdict == "not right"
-    recognised = Fixed(0.4).judge(None)
+    assert Fixed(0.0, (0.5, 0.1)).judge(None, None).answer.verdict == "not right"
+    recognised = Fixed(0.4).judge(None, None)
     assert (recognised.answer.verdict, recognised.surely) == ("right", True)
     assert "About 40% of the rows recognise" in recognised.answer.reason
     # What a random start seems to recognise too is no evidence.
-    assert not Fixed(0.4, (0.0, 0.0), illusion=0.35).judge(None).surely
-    upside_down = Fixed(0.4, (0.0, 0.0), seeds=0).judge(None).answer
+    assert not Fixed(0.4, (0.0, 0.0), illusion=0.35).judge(None, None).surely
+    upside_down = Fixed(0.4, (0.0, 0.0), seeds=0).judge(None, None).answer
     assert (upside_down.verdict, "mirror image" in upside_down.reason) == ("doubtful", True)
 
 
 def test_the_advice_fits_what_was_done():
     failed = (0.0, 0.0)
-    assert "there were 2, 15 are enough" in Fixed(0.0, failed, seeds=2).judge(None).answer.advice
-    assert "Centre the spaces" in Fixed(0.0, failed, centred=False).judge(None).answer.advice
-    assert "Centre the spaces" in Fixed(0.0, centred=False, rows=20).judge(None).answer.advice
-    assert "check that they are right" in Fixed(0.0, failed).judge(None).answer.advice
-    assert "whose place you know" in Fixed(0.0, (0.2, 0.2)).judge(None).answer.advice
+    assert "there were 2, 15 are enough" in Fixed(0.0, failed, seeds=2).judge(None, None).answer.advice
+    assert "Centre the spaces" in Fixed(0.0, failed, centred=False).judge(None, None).answer.advice
+    assert "Centre the spaces" in Fixed(0.0, centred=False, rows=20).judge(None, None).answer.advice
+    assert "check that they are right" in Fixed(0.0, failed).judge(None, None).answer.advice
+    assert "whose place you know" in Fixed(0.0, (0.2, 0.2)).judge(None, None).answer.advice
 
 
 def test_a_share_of_a_recognition_is_that_of_the_smaller_space():
@@ -177,7 +184,7 @@ def test_a_share_of_a_recognition_is_that_of_the_smaller_space():
     assert replace(recognition, count=5.0).less(0.2).count == 0
 
 
-def test_embeddings_with_numbers_for_keys_are_judged_alike(words):
-    x, y = (Embeddings([str(row) for row in range(300)], space.vectors[:300]) for space in words)
+def test_embeddings_with_numbers_for_keys_are_judged_alike(rotated):
+    x, y = (Embeddings([str(row) for row in range(300)], vectors) for vectors in rotated())
     discovery = AnchorDiscovery(n_anchors=20, device="cpu").fit(x, y, [(str(row), str(row)) for row in range(15)])
-    assert discovery.health_.map.verdict in ("right", "doubtful", "not right")
+    assert discovery.health_.map.verdict == "right"

@@ -32,6 +32,7 @@ print(np.mean(small.match_ == np.arange(rows)))
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs Linux's account and limit of memory")
 def test_discovery_needs_the_budget_and_not_the_matrix(tmp_path):
     """32,000 x 32,000 similarities are 3,906 MB; the process may take 190 MB more than before, or it fails."""
@@ -66,6 +67,7 @@ def test_a_mapped_file_is_let_go_once_it_is_loaded(tmp_path):
     assert left < 20
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs Linux's account and limit of memory")
 def test_the_limit_would_catch_a_stored_matrix(tmp_path):
     """The check can fail: the same limit stops a program that stores the similarities."""

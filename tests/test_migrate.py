@@ -115,6 +115,7 @@ def test_a_map_that_is_not_right_carries_nothing(words, run_files, shop, tmp_pat
     assert run("migrate", shop, f"parquet:{tmp_path / 'new'}", "--run", folder, "--anyway") == 0
 
 
+@pytest.mark.thorough
 def test_a_killed_migration_is_resumed(words, run_files, tmp_path, capsys):
     """A real SIGKILL, in the middle of writing to a store that is a database."""
     pytest.importorskip("chromadb", reason="needs chromadb: pip install 'kedge[chroma]'")
@@ -145,19 +146,19 @@ def test_a_killed_migration_is_resumed(words, run_files, tmp_path, capsys):
     np.testing.assert_allclose(found / np.linalg.norm(found, axis=1, keepdims=True), expected, atol=1e-5)
 
 
-def test_every_verb_takes_an_address(shop, run_files, tmp_path, capsys):
+def test_every_verb_takes_an_address(shop, run_files, small_files, tmp_path, capsys):
     assert run("info", shop) == 0
     assert "500 rows, 300 dimensions" in capsys.readouterr().out
     assert run("convert", shop, tmp_path / "words.npz") == 0
     assert run("convert", tmp_path / "words.npz", f"parquet:{tmp_path / 'again'}") == 0
     assert run("translate", run_files[0], shop, "-o", f"parquet:{tmp_path / 'translated'}") == 0
     assert kedge.read_embeddings(f"parquet:{tmp_path / 'translated'}").dim == 100
-    out = tmp_path / "found"
-    seeds = tmp_path / "seeds.tsv"
-    seeds.write_text("".join(f"{key}\t{key}\n" for key in kedge.read_embeddings(shop).keys[:300]))
-    assert run("discover", shop, run_files[2], "--seeds", seeds, "--device", "cpu", "--out", out) == 0
+    small, out = f"parquet:{tmp_path / 'small'}", tmp_path / "found"
+    assert run("convert", small_files[0], small) == 0
+    options = ["--seeds", small_files[2], "--anchors", "20", "--device", "cpu"]
+    assert run("discover", small, small_files[1], *options, "--out", out) == 0
     inputs = json.loads((out / "run.json").read_text())["inputs"]
-    assert (inputs["x"]["file"], inputs["x"]["rows"]) == (shop, 500)
+    assert (inputs["x"]["file"], inputs["x"]["rows"]) == (small, 120)
     assert len(inputs["x"]["sha256"]) == 64
     assert run("convert", shop, f"parquet:{tmp_path / 'again'}") == 2
     assert "is there already" in capsys.readouterr().err

@@ -35,6 +35,7 @@ def run_paper(spaces, init, steps=60, center=True):
     return discovery.fit(*spaces, seeds)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("center", [True, False])
 def test_from_the_seeds_it_finds_what_from_noise_it_does_not(some_words, center):
     """Our finding: as printed, the noise drowns the seeds; started from their rotation it works."""
@@ -77,6 +78,7 @@ def test_noise_needs_seeds_among_the_anchors(some_words):
         discovery.fit(*some_words, seeds, anchors=some_words[0].keys[20:60])
 
 
+@pytest.mark.thorough
 def test_the_same_random_state_gives_the_same_anchors(some_words):
     first, second = (run_paper(some_words, "random", steps=3) for _ in range(2))
     np.testing.assert_array_equal(first.free_anchors_, second.free_anchors_)

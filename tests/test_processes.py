@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -9,6 +10,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pytest
@@ -16,7 +18,8 @@ import torch
 
 from kedge import Embeddings, InputError, load, read_embeddings, write_embeddings
 from kedge.cli.main import main
-from kedge.matching import Processes, processes
+from kedge.matching import Processes, match_csls, processes
+from kedge.matching.processes import Traffic
 from kedge.spaces.pairs import write_table
 
 pytestmark = [
@@ -130,7 +133,12 @@ with several_processes(torch.device("cpu")) as here:
     close(found.cross, expected.cross, rtol=1e-5, atol=1e-6); close(found.source, expected.source, rtol=1e-5, atol=1e-6)
     assert torch.equal(here.from_first(torch.full((2,), float(here.rank))), torch.zeros(2))
     each = torch.tensor([[0.0, 0.0], [1.0, 0.0], [2.0, 0.0]])
+    here.traffic.clear()
     close(here.log_sum_exp(each[here.rank].clone()), each.logsumexp(0))
+    assert here.traffic.calls == {"greatest": 1, "sum": 1} and here.traffic.payload == {"greatest": 8, "sum": 8}
+    told = here.object_from_first({"rank": here.rank, "rows": each})
+    assert told["rank"] == 0 and torch.equal(told["rows"], each)
+    assert here.traffic.calls["object_from_first"] == 2 and here.traffic.payload["object_from_first"] > each.nbytes
     if here.leads:
         print("all parts agree")
 """
@@ -142,6 +150,34 @@ def test_every_part_agrees_with_its_undivided_form(tmp_path):
     done = torchrun(3, tmp_path / "parts.py")
     assert done.returncode == 0, done.stderr
     assert "all parts agree" in done.stdout
+
+
+BENCHMARK = Path(__file__).parents[1] / "benchmarks" / "processes.py"
+BLOCKS = ["match_csls", "match_csls, X a sample", "second_margins", "transport_step", "pair_moments", "spectra"]
+
+
+@pytest.mark.parametrize("count", [2, pytest.param(3, marks=pytest.mark.thorough)])
+def test_what_processes_tell_each_other_is_what_the_model_says(tmp_path, count):
+    """Call by call and byte for byte in the building blocks, and all but a little in a whole fit."""
+    done = torchrun(count, BENCHMARK, "--traffic", "--limit", "600", "--json", tmp_path / "traffic.json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads((tmp_path / "traffic.json").read_text())
+    for name in (*BLOCKS, "fit_model", "cross_fitted"):
+        assert told[name]["counted"] == told[name]["predicted"], name
+    stages = [name for name in told if name.startswith("fit,")]
+    assert len(stages) == 6
+    for name in stages:
+        ours, theirs = (told[name][side]["payload"] for side in ("counted", "predicted"))
+        assert sum(theirs.values()) == pytest.approx(sum(ours.values()), rel=0.05), name
+        # What grows with the spaces goes in turn.
+        assert theirs.get("in_turn", 0) == pytest.approx(ours.get("in_turn", 0), rel=0.02), name
+
+
+def test_one_process_alone_tells_nothing(rotated):
+    x, y = rotated(60)
+    match_csls(torch.from_numpy(x), torch.from_numpy(y))
+    assert processes().traffic == Traffic()
+    assert Processes(1, 2) == Processes(1, 2, Traffic())  # the tally is nothing that tells processes apart
 
 
 DYING = """
@@ -194,6 +230,201 @@ def test_the_others_notice_a_death_without_torchrun_too(folder, tmp_path):
     assert (first.returncode, second.returncode) == (2, -signal.SIGKILL)
     assert "kedge: error: another of the processes that share this work has stopped" in told
     assert not (folder / "survivor").exists()
+
+
+# Two processes, of which one fails in a given way, then two more that go on. They are forked: torch is imported once.
+FAILING = """
+import json, os, pkgutil, signal, socket, sys, traceback
+from pathlib import Path
+import kedge.cli.output, kedge.cli.progress, kedge.discovery, rich.progress, rich.table
+from kedge.cli.main import entry_point
+WATCHED = {
+    "kedge.spaces:read_embeddings": lambda *given: "reading",
+    "kedge.discovery.estimator:load_normalised": lambda *given: "loading",
+    "kedge.discovery.journal:Journal.recall": lambda journal, name, *given: f"before {name}",
+    "kedge.discovery.journal:Journal.tell": lambda journal, step: step.stage,
+    "kedge.discovery.reading:choose_map": lambda *given: "maps",
+    "kedge.discovery.estimator:_keys_without": lambda *given: "done",
+    "kedge.discovery.storage:write_table": lambda *given: "writing",
+}
+def watch(place, event, happened):
+    owner, name = place.replace(":", ".").rsplit(".", 1)
+    owner = pkgutil.resolve_name(owner)
+    function = getattr(owner, name)
+    def watched(*given, **options):
+        happened(event(*given))
+        return function(*given, **options)
+    setattr(owner, name, watched)
+def fail_at(wanted, times, how):
+    def happened(event):
+        nonlocal times
+        times -= event == wanted
+        if event == wanted and times == 0:
+            if how == "killed":
+                os.kill(os.getpid(), signal.SIGKILL)
+            raise MemoryError
+    for place, event in WATCHED.items():
+        watch(place, event, happened)
+def start(rank, port, arguments, failure, told):
+    child = os.fork()
+    if child:
+        return child
+    try:
+        signal.alarm(120)  # none waits for ever
+        here = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2, "MASTER_PORT": port}
+        os.environ.update({name: str(value) for name, value in here.items()} | {"MASTER_ADDR": "127.0.0.1"})
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        os.dup2(os.open(told, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
+        if failure and failure["rank"] == rank:
+            fail_at(failure["event"], failure["times"], failure["how"])
+        sys.argv = ["kedge", *arguments]
+        entry_point()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(1)
+def run(arguments, failure=None):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    files = [Path(f"told-{rank}.txt") for rank in range(2)]
+    children = [start(rank, port, arguments, failure, file) for rank, file in enumerate(files)]
+    codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    return {"codes": codes, "told": [file.read_text() for file in files]}
+outcomes = {}
+for name, (arguments, failure) in json.load(sys.stdin).items():
+    arguments = [*arguments, "--out", name]
+    failed = run(arguments, failure)
+    left = sorted(path.name for path in Path().iterdir() if name in path.name)
+    resumed = run([*arguments, "--resume"]) if failure and name not in left else None
+    outcomes[name] = {"failed": failed, "left": left, "resumed": resumed}
+print(json.dumps(outcomes))
+"""
+
+
+class Failure(NamedTuple):
+    """Which event, and the how manieth of them, one of two processes does not survive, in what way, and which of them.
+
+    Events are the steps that are told, and what `WATCHED` names besides.
+    """
+
+    event: str
+    times: int
+    how: Literal["killed", "out of memory"]
+    rank: int
+
+    @property
+    def name(self) -> str:
+        return "-".join(map(str, self)).replace(" ", "-")
+
+    @property
+    def options(self) -> list[str]:
+        """Rivals compete only where no row is known to recognise another."""
+        return ["--disjoint"] if self.event == "rivals" else []
+
+
+FAILURES = [
+    Failure("reading", 2, "killed", 1),
+    Failure("anneal", 5, "out of memory", 1),
+    Failure("finish", 1, "killed", 1),
+    Failure("rivals", 2, "killed", 0),
+    Failure("confidence", 1, "killed", 1),
+    Failure("maps", 2, "out of memory", 0),
+    Failure("writing", 2, "killed", 0),
+]
+MORE_FAILURES = [
+    Failure("health", 1, "killed", 0),
+    Failure("before illusion", 1, "out of memory", 1),
+    Failure("loading", 2, "out of memory", 0),
+    Failure("reading", 1, "out of memory", 1),
+    Failure("loading", 1, "killed", 0),
+    Failure("anneal", 1, "killed", 1),
+    Failure("anneal", 20, "killed", 0),
+    Failure("finish", 2, "out of memory", 0),
+    Failure("before illusion", 1, "killed", 0),
+    Failure("rivals", 3, "out of memory", 1),
+    Failure("health", 1, "out of memory", 1),
+    Failure("confidence", 2, "out of memory", 0),
+    Failure("maps", 1, "killed", 1),
+    Failure("writing", 1, "out of memory", 0),
+]
+AT_THE_END = Failure("done", 2, "killed", 1)
+
+
+@pytest.fixture(scope="module")
+def bring_about(tmp_path_factory):
+    """A function that brings about failures, all by one program, and says in which folder and what came of them."""
+
+    @functools.cache
+    def outcomes(*failures: Failure) -> tuple[Path, dict[str, Any]]:
+        path = tmp_path_factory.mktemp("failing")
+        chance = np.random.default_rng(0)
+        x = chance.standard_normal((200, 24)) * np.geomspace(1, 0.2, 24)
+        turn, _ = np.linalg.qr(chance.standard_normal((24, 24)))
+        np.save(path / "x.npy", x.astype(np.float32))
+        np.save(path / "y.npy", (x @ turn + 0.05 * chance.standard_normal(x.shape))[:197].astype(np.float32))
+        write_table(path / "seeds.tsv", ("x", "y"), [(str(row), str(row)) for row in range(0, 197, 12)])
+        (path / "failing.py").write_text(FAILING)
+        common = ["discover", "x.npy", "y.npy", "--seeds", "seeds.tsv", "--anchors", "20", "--device", "cpu"]
+        cases = {"undisturbed": (common, None), "undisturbed--disjoint": ([*common, "--disjoint"], None)}
+        cases |= {each.name: ([*common, *each.options], each._asdict()) for each in failures}
+        program = subprocess.run(
+            [sys.executable, "failing.py"],
+            cwd=path,
+            input=json.dumps(cases),
+            capture_output=True,
+            text=True,
+            timeout=600,
+            env=os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "NO_COLOR": "1"},
+        )
+        assert program.returncode == 0, program.stderr
+        return path, json.loads(program.stdout)
+
+    return outcomes
+
+
+def same_run(one: Path, other: Path) -> bool:
+    """Whether two run folders hold the same, times aside."""
+    names = {path.name for path in one.iterdir()}
+    assert names == {path.name for path in other.iterdir()}
+    return all((one / name).read_bytes() == (other / name).read_bytes() for name in names - {"run.json"})
+
+
+@pytest.mark.parametrize(
+    ("failure", "among"),
+    [
+        *(pytest.param(each, FAILURES, id=each.name) for each in FAILURES),
+        *(pytest.param(each, MORE_FAILURES, id=each.name, marks=pytest.mark.thorough) for each in MORE_FAILURES),
+    ],
+)
+def test_a_failure_at_any_stage_stops_all_and_two_others_go_on(bring_about, failure, among):
+    path, outcomes = bring_about(*among, *([AT_THE_END] if among is FAILURES else []))
+    failed, left, resumed = (outcomes[failure.name][part] for part in ("failed", "left", "resumed"))
+    survivor, killed = 1 - failure.rank, failure.how == "killed"
+    assert failed["codes"][failure.rank] == (-signal.SIGKILL if killed else 2), failed["told"]
+    assert failed["codes"][survivor] == 2, failed["told"]
+    assert "kedge: error: another of the processes that share this work has stopped" in failed["told"][survivor]
+    assert killed or "kedge: error: not enough memory" in failed["told"][failure.rank]
+    assert not any("Traceback" in told for told in failed["told"])
+    # Nothing is there but what can be gone on from; only who is killed while it writes leaves a hidden folder behind.
+    hidden = [entry for entry in left if entry.startswith(".kedge-")]
+    assert len(hidden) == (killed and failure.event == "writing")
+    kept = failure.event not in ("reading", "loading")
+    assert [entry for entry in left if entry not in hidden] == ([f"{failure.name}.checkpoint"] if kept else [])
+    assert resumed["codes"] == [0, 0], resumed["told"]
+    assert ("going on from" in resumed["told"][0]) == kept
+    assert same_run(path / failure.name, path / "".join(["undisturbed", *failure.options]))
+    assert not (path / f"{failure.name}.checkpoint").exists()
+
+
+def test_a_process_that_dies_when_all_is_told_does_not_spoil_the_run(bring_about):
+    """The first one needs nobody any more to write what was found; but that one of them died is said."""
+    path, outcomes = bring_about(*FAILURES, AT_THE_END)
+    outcome = outcomes[AT_THE_END.name]
+    assert outcome["failed"]["codes"] == [2, -signal.SIGKILL]
+    assert "another of the processes that share this work has stopped" in outcome["failed"]["told"][0]
+    assert outcome["left"] == [AT_THE_END.name]
+    assert same_run(path / AT_THE_END.name, path / "undisturbed")
 
 
 def test_a_process_whose_share_is_bad_names_the_row(folder, tmp_path, words):

@@ -43,6 +43,7 @@ def test_where_enough_is_known_nothing_is_annealed(half_known, fitted):
     assert "anneal" in {step.stage for step in fitted.history_}
 
 
+@pytest.mark.thorough
 def test_a_known_pair_that_is_wrong_is_found_out_among_many(words):
     keys = np.random.default_rng(1).choice(words[0].keys, 700, replace=False).tolist()
     pairs = [(keys[0], keys[1]), (keys[1], keys[0]), *((key, key) for key in keys[2:])]
@@ -52,6 +53,7 @@ def test_a_known_pair_that_is_wrong_is_found_out_among_many(words):
     assert not set(pairs[:2]) & set(discovery.pair_keys_)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("known", [60, 400])
 def test_the_map_is_never_worse_than_what_the_known_pairs_alone_give(words, known):
     """Nothing but the known pairs is in both spaces: whatever else is found is false, and must do no harm."""
@@ -78,6 +80,7 @@ def test_the_map_is_never_worse_than_what_the_known_pairs_alone_give(words, know
     assert ours >= best - 0.03  # 400 queries: a standard error is 0.02
 
 
+@pytest.mark.thorough
 def test_pairs_and_search_tell_one_story_where_rows_are_few(words):
     """500 words in 300 dimensions: a map that has seen the pairs and pairs that have not used to disagree."""
     x, y = words
@@ -125,6 +128,7 @@ def test_the_map_says_how_well_it_searches(fitted):
         assert 0.2 < scores["overlap"] <= 1
 
 
+@pytest.mark.thorough
 def test_whitening_is_stored_and_applied_to_new_vectors(whitened, words, tmp_path):
     x, y = words
     assert whitened.whitening_ == 0.5

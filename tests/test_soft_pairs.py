@@ -51,6 +51,7 @@ def test_blocks_give_what_stored_plans_give(rotated, seeds):
     )
 
 
+@pytest.mark.thorough
 def test_with_no_item_in_common_the_map_is_a_soft_one_and_carries_unseen_rows(words):
     """Word2Vec's and GloVe's vectors of different words."""
     x, y = words

@@ -152,13 +152,14 @@ def test_tables_that_do_not_fit_are_refused(run):
             kedge.load(run)
 
 
-def test_numpy_numbers_survive(words, word_seeds, tmp_path):
-    schedule = Schedule(sample_size=np.int64(500), epsilon_end=np.float32(0.05))
-    discovery = AnchorDiscovery(n_anchors=np.int64(20), schedule=schedule, device="cpu").fit(*words, word_seeds)
+def test_numpy_numbers_survive(rotated, tmp_path):
+    schedule = Schedule(sample_size=np.int64(200), epsilon_end=np.float32(0.05))
+    seeds = [(row, row) for row in range(15)]
+    discovery = AnchorDiscovery(n_anchors=np.int64(20), schedule=schedule, device="cpu").fit(*rotated(), seeds)
     discovery.save(tmp_path / "run")
     again = kedge.load(tmp_path / "run")
     assert again.n_anchors == 20
-    assert again.schedule == Schedule(sample_size=500, epsilon_end=float(np.float32(0.05)))
+    assert again.schedule == Schedule(sample_size=200, epsilon_end=float(np.float32(0.05)))
 
 
 def test_files_in_a_run_folder_that_are_not_ours_are_kept(fitted, run):

@@ -26,8 +26,9 @@ def test_acceptance(data_folder, name, mrr, jaccard, exact, precision, recall):
     assert result.pairs_recall >= recall
 
 
+@pytest.mark.thorough
 def test_part_of_the_medium_pair(data_folder):
-    """Quick, and harder than the words inside the package."""
+    """Half a minute, and harder than the words inside the package."""
     task = draw_task(load_pair(data_folder, "medium", limit=4000), 0)
     discovery = AnchorDiscovery().fit(task.x, task.y, task.seeds, anchors=task.anchors)
     result = evaluate(discovery, task.x, task.y, gold_by_key(task.x, task.y), complete=True)

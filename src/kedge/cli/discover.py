@@ -102,6 +102,11 @@ map or with --require pairs the pairs, is not vouched for (see --force); torchru
         default="256M",
         help="memory for temporaries, e.g. 500M or 2G (256M)",
     )
+    parser.add_argument(
+        "--exact",
+        action="store_true",
+        help="compare all rows with all, also where candidates would be quicker (more than some 30,000 rows on a CPU)",
+    )
     parser.add_argument("--no-center", action="store_true", help="do not take the mean off the spaces")
     parser.add_argument(
         "--whiten",
@@ -194,6 +199,7 @@ def _run(arguments: argparse.Namespace, here: Processes) -> int:
             memory_budget=arguments.memory,
             device=arguments.device,
             precision=arguments.precision,
+            exact=arguments.exact,
             random_state=arguments.random_state,
             checkpoint=_checkpoint(arguments) if keeps_state else None,
             on_step=on_step,
@@ -295,6 +301,7 @@ def _tell(discovery: AnchorDiscovery, arguments: argparse.Namespace, rows_x: int
                 "pairs": len(discovery.pairs_),
                 "expected_precision": _expected_precision(discovery),
                 "unmatched": {"x": len(discovery.unmatched_keys_x_), "y": len(discovery.unmatched_keys_y_)},
+                "approximate": discovery.as_exact_,
                 "whitening": discovery.whitening_,
                 "maps": discovery.map_scores_,
                 "doubtful_seeds": [seed._asdict() for seed in _doubtful_seeds(discovery)],
@@ -328,6 +335,8 @@ def _print_summary(discovery: AnchorDiscovery, arguments: argparse.Namespace, ro
         f"no match: {len(discovery.unmatched_keys_x_)} of {rows_x} rows of X, "
         f"{len(discovery.unmatched_keys_y_)} of {rows_y} rows of Y"
     )
+    if discovery.as_exact_ is not None:
+        console.print(f"approximate: {discovery.as_exact_}")
     if discovery.whitening_:
         console.print(f"found on spaces whitened by {discovery.whitening_:g}")
     console.print(_told_of_map(discovery))

@@ -11,7 +11,7 @@ from torch import Tensor
 from kedge.discovery.problem import Problem
 from kedge.discovery.steps import Step
 from kedge.geometry import Moments, PairModel, fit_pair_model, moments_of, nearest_rotation, refine_rotation, unit
-from kedge.matching import Match, Rows, processes
+from kedge.matching import Candidates, Match, Rows, processes
 
 # The rotation counts as this many pairs a dimension when the map is refined.
 _PRIOR_PAIRS_PER_DIM = 2.0
@@ -28,7 +28,7 @@ class Alignment:
     """The match of all rows that a method ends with.
 
     `whitening` is the strength to which the spaces were whitened when it was found; `free_anchors` (a, dy) are there
-    where the method itself places them.
+    where the method itself places them; `candidates` are there where only such were compared.
     """
 
     match: Match
@@ -36,10 +36,18 @@ class Alignment:
     converged: bool
     whitening: float = 0.0
     free_anchors: Tensor | None = None
+    candidates: Candidates | None = None
 
 
 class Reading(Protocol):
-    """Anything that sends the rows of both spaces to coordinates in which an inner product is their similarity."""
+    """Anything that sends the rows of both spaces to coordinates in which an inner product is their similarity.
+
+    The last `biases` coordinates are numbers that a row has whatever it is compared with.
+    """
+
+    @property
+    def biases(self) -> int:
+        """How many."""
 
     def shared_x(self, rows: Tensor) -> Tensor:
         """Coordinates (n, c) of rows (n, dx)."""
@@ -54,6 +62,7 @@ class Turned:
 
     matrix_x: Tensor
     matrix_y: Tensor
+    biases: int = 0
 
     def shared_x(self, rows: Tensor) -> Tensor:
         """Unit rows (n, c)."""
@@ -130,12 +139,12 @@ def pair_moments(problem: Problem, rows_x: Tensor, rows_y: Tensor) -> Moments:
     x, own = problem.x, problem.x.span
     mine = (rows_x >= own.start) & (rows_x < own.stop)
     left, right = rows_x[mine] - own.start, rows_y[mine]
-    total = moments_of(x.own[:0], problem.y.own[:0])
+    total = moments_of(x.own[:0].float(), problem.y.own[:0].float())
     for first, part in problem.y.parts():
         here = (right >= first) & (right < first + len(part))
         rows, partners = left[here], right[here] - first
         for begin in range(0, len(rows), _PAIRS):
             some = slice(begin, begin + _PAIRS)
-            total += moments_of(x.own[rows[some]], part[partners[some]])
+            total += moments_of(x.own[rows[some]].float(), part[partners[some]])
     source, cross, target = (processes().sum(sums) for sums in (total.source, total.cross, total.target))
     return Moments(source, cross, target)

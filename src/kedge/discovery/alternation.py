@@ -2,33 +2,33 @@
 
 *Annealing* works on a sample, in the leading principal axes, with a soft match: an entropic transport plan
 whose epsilon falls round by round, so that early mistakes are averaged out instead of believed. *Finishing*
-works on all rows and axes with a hard match, read by the pair model: CSLS and mutual nearest neighbours. What comes out
-is judged without labels; while it is not good, other ways are tried, slower ones and on whitened spaces. Where so many
-pairs are known that they tell all there is to tell, finishing is enough; where hardly a row recognises its counterpart,
-because few items are shared, finishing stays soft.
+works on all axes and on all rows, or on a part where they are many, with a hard match, read by the pair model: CSLS and
+mutual nearest neighbours. What comes out is judged without labels; while it is not good, other ways are tried, slower
+ones and on whitened spaces. Where so many pairs are known that they tell all there is to tell, finishing is enough;
+where hardly a row recognises its counterpart, because few items are shared, finishing stays soft.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from kedge.discovery.alignment import Alignment, Reading, Turned, fit_model, known_and_found, pair_moments
-from kedge.discovery.annealing import Finished, anneal, finish, finish_softly, leading_axes
+from kedge.discovery.annealing import Finished, anneal, finish, finish_softly, leading_axes, match_all
 from kedge.discovery.journal import Journal
 from kedge.discovery.judgement import Judged
 from kedge.discovery.maps import ENOUGH_KNOWN
-from kedge.discovery.problem import Problem
-from kedge.discovery.schedule import FINISH_ROWS, SOFT_ROWS, Schedule
+from kedge.discovery.problem import Problem, draw_rows
+from kedge.discovery.schedule import FINISH_ROWS, FINISH_ROWS_OF_X, SOFT_ROWS, Schedule
 from kedge.discovery.start import rotation_at_start, shared_coordinates
 from kedge.discovery.steps import Step
 from kedge.geometry import nearest_rotation, unit
-from kedge.matching import Match, processes
+from kedge.matching import Match, nearest_of, processes
 
 # Finishing rounds after which an attempt is judged; only the best is finished to the end.
 _ROUNDS_TO_JUDGE = 4
@@ -38,6 +38,8 @@ _FEW_RECOGNISED = 0.1
 _SURE = 0.8
 # A map that is so good needs no slower way, even if no row recognises another.
 _GOOD = 0.5
+# Rows of Y that are taken along for each row of X, where a part of the rows is finished on.
+_LIKELY = 3
 # So many known pairs a dimension determine the model; so does knowing the greater part of a space.
 _PAIRS_PER_DIM, _KNOWN_SHARE = 3, 0.5
 
@@ -45,7 +47,7 @@ _PAIRS_PER_DIM, _KNOWN_SHARE = 3, 0.5
 def discover_by_alternation(
     problem: Problem,
     schedules: Sequence[Schedule],
-    judge: Callable[[Match], Judged],
+    judge: Callable[[Problem, Match], Judged],
     generator: torch.Generator,
     journal: Journal,
     *,
@@ -57,7 +59,7 @@ def discover_by_alternation(
     """
     attempts: list[_Attempt] = []
     ground = None
-    sample = problem.sample_of_x(FINISH_ROWS, generator)
+    some_x = draw_rows(len(problem.x), FINISH_ROWS_OF_X, problem.seeds_x, generator)
     if _knows_enough(problem):
         schedules = (Schedule(anneal_rounds=0, whitening=schedules[0].whitening),)
     for number, schedule in enumerate(schedules, start=1):
@@ -69,27 +71,49 @@ def discover_by_alternation(
         if schedule.anneal_rounds:
             if ground is None or not ground.serves(schedule):
                 ground = _prepare(problem, schedule, generator, notes)
-            start = partial(_turned, ground, schedule, notes)
+            start = cache(partial(_turned, ground, schedule, notes))
         else:
-            start = partial(fit_model, problem, problem.seeds_x, problem.seeds_y)
-        rounds = min(_ROUNDS_TO_JUDGE, schedule.finish_rounds)
-        finished = finish(problem, start, rounds, notes, sample=sample)
-        judged = judge(finished.match)
+            start = cache(partial(fit_model, problem, problem.seeds_x, problem.seeds_y))
+        part = _to_finish_on(problem, some_x, start, notes)
+        finished = finish(part, start, min(_ROUNDS_TO_JUDGE, schedule.finish_rounds), notes)
+        judged = judge(part, finished.match)
         notes.apart().tell(Step("health", number, len(schedules), {"score": judged.answer.score}))
-        attempts.append(_Attempt(finished, judged, schedule, notes))
+        attempts.append(_Attempt(part, finished, judged, schedule, notes))
     chosen = max(attempts, key=_rank)
-    best, judged = chosen.finished, chosen.judged
+    part, best, judged = chosen.part, chosen.finished, chosen.judged
     rounds_left = chosen.schedule.finish_rounds - _ROUNDS_TO_JUDGE
     if not best.settled and rounds_left > 0:
-        further = partial(fit_model, problem, *known_and_found(problem, best.match))
-        notes = chosen.journal.of("further")
-        best = finish(problem, further, rounds_left, notes, sample=sample, share_before=best.share)
-        judged = judge(best.match)
+        further = partial(fit_model, part, *known_and_found(part, best.match))
+        best = finish(part, further, rounds_left, chosen.journal.of("further"), share_before=best.share)
+        judged = judge(part, best.match)
+    settled = best.settled
     if disjoint or (judged.recognition.share < _FEW_RECOGNISED and not _knows_enough(problem)):
         soft_sample = problem.sample(SOFT_ROWS, generator)
-        best = finish_softly(problem, soft_sample, partial(_rotation_of, problem, best.match), chosen.journal)
-        judged = judge(best.match)
-    return Alignment(best.match, tuple(journal.history), best.settled, chosen.schedule.whitening), judged
+        best = finish_softly(problem, soft_sample, partial(_rotation_of, part, best.match), chosen.journal)
+        judged, settled = judge(problem, best.match), True
+    elif part is not problem:
+        best = match_all(problem, partial(fit_model, part, *known_and_found(part, best.match)), chosen.journal)
+        judged = judge(problem, best.match)
+    alignment = Alignment(best.match, tuple(journal.history), settled, chosen.schedule.whitening)
+    return replace(alignment, candidates=best.candidates), judged
+
+
+def _to_finish_on(problem: Problem, some_x: Tensor, start: Callable[[], Reading], journal: Journal) -> Problem:
+    """The problem; where there are many rows, some rows (k,) of X and what a first reading takes for the best of Y.
+
+    That gives as good a model at a bounded cost: rows of X lose their rivals, but those of Y that they might take for
+    their counterparts are there.
+    """
+    if max(len(problem.x), len(problem.y)) <= FINISH_ROWS:
+        return problem
+
+    def choose() -> dict[str, Tensor]:
+        reading = start()
+        parts = ((first, reading.shared_y(part)) for first, part in problem.y.parts())
+        _, nearest = nearest_of(reading.shared_x(problem.x.take(some_x)), parts, _LIKELY, problem.budget)
+        return {"rows": torch.unique(torch.cat([nearest.flatten(), problem.seeds_y]))}
+
+    return problem.part(some_x, journal.once("part", some_x.device, choose)["rows"])
 
 
 def _rotation_of(problem: Problem, match: Match) -> Tensor:
@@ -99,8 +123,9 @@ def _rotation_of(problem: Problem, match: Match) -> Tensor:
 
 
 class _Attempt(NamedTuple):
-    """What an attempt came to, what it tried, and where it reports."""
+    """Which rows an attempt went over, what it came to, what it tried, and where it reports."""
 
+    part: Problem
     finished: Finished
     judged: Judged
     schedule: Schedule

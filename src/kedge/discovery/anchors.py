@@ -87,7 +87,7 @@ def _farthest(x: Rows, count: int, chosen: Tensor, generator: torch.Generator) -
     while len(rows) < count:
         rows.append(int(closest.argmin()))
         newest = x.take(torch.tensor(rows[-1:], device=x.device))[0]
-        closest = torch.maximum(closest, x.joined(x.own @ newest))
+        closest = torch.maximum(closest, x.joined(torch.cat([piece @ newest for piece in x.pieces()])))
         closest[rows[-1]] = torch.inf
     return torch.tensor(rows, device=x.device)
 

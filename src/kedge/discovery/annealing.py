@@ -9,15 +9,24 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from kedge.discovery.alignment import Reading, Turned, fit_model, known_and_found, read_rows
-from kedge.discovery.journal import Journal, match_from, match_state, model_from, model_state
+from kedge.discovery.alignment import Reading, Turned, fit_model, known_and_found
+from kedge.discovery.comparing import compare
+from kedge.discovery.journal import (
+    Journal,
+    candidates_from,
+    candidates_state,
+    match_from,
+    match_state,
+    model_from,
+    model_state,
+)
 from kedge.discovery.problem import Problem
 from kedge.discovery.recognition import probable_rows
 from kedge.discovery.schedule import Schedule
 from kedge.discovery.start import SEED_SHARE, rotation_with_seeds
 from kedge.discovery.steps import Step
-from kedge.geometry import principal_axes, unit
-from kedge.matching import Match, Rows, epsilon_schedule, match_csls, processes, transport_step
+from kedge.geometry import PairModel, principal_axes, unit
+from kedge.matching import Candidates, Match, Rows, balanced, epsilon_schedule, processes, transport_step
 
 PAIRS_PER_DIM = 2
 """With fewer probable pairs a dimension, all mutual ones are learned from: most of them lead to a neighbour of the
@@ -48,42 +57,58 @@ def anneal(
 ) -> Tensor:
     """A better rotation (kx, ky) between coordinates x (n, kx) and y (m, ky) of the problem's rows.
 
-    Each round takes one Sinkhorn step between the rotated x and y at a falling epsilon, and a new rotation from x
-    to where the plan sends it. `start` gives the first one. `hints` (n, k) and (m, k) are shared coordinates that count
-    as similarity too. They and the seeds count less and less, unless they are not to `fade`.
+    Each round takes one Sinkhorn step between a part of x that has its turn, rotated, and y at a falling epsilon, and
+    a new rotation from all of x to where the last plans of its parts send it. `start` gives the first one. `hints`
+    (n, k) and (m, k) are shared coordinates that count as similarity too. They and the seeds count less and less,
+    unless they are not to `fade`.
     """
+    parts = [Rows.shared(x[turn :: schedule.parts]) for turn in range(schedule.parts)]
     kept = journal.recall("anneal", y.device)
     if kept is None:
         done, rotation, potential = 0, start(), y.new_zeros(len(y))
+        crosses = torch.zeros(len(parts), x.shape[1], y.shape[1], dtype=torch.float64, device=y.device)
+        received = y.new_full((len(parts), len(y)), -torch.inf)
     else:
         done, rotation, potential = int(kept["round"]), kept["rotation"], kept["potential"]
+        crosses, received = kept["crosses"], kept["received"]
     epsilons = epsilon_schedule(schedule.epsilon_start, schedule.epsilon_end, schedule.anneal_rounds)
     for index, epsilon in enumerate(epsilons[done:], start=done + 1):
         # What was known at the start fades: it leads the way, but the match it leads to knows better, and
         # neither a wrong seed nor a misleading fingerprint must have the last word.
         remaining = 1 - (index - 1) / len(epsilons) if fade else 1.0
-        source, target = unit(x @ rotation), y
+        turn = (index - 1) % len(parts)
+        source, target = unit(x[turn :: schedule.parts] @ rotation), y
         if hints is not None:
-            source = torch.cat([source, remaining * hints[0]], dim=1)
+            source = torch.cat([source, remaining * hints[0][turn :: len(parts)]], dim=1)
             target = torch.cat([target, remaining * hints[1]], dim=1)
         plan = transport_step(Rows.shared(source), target, potential, epsilon, values=y, budget=problem.budget)
-        potential = plan.potential
-        rotation = rotation_with_seeds(x, plan.targets, y, problem, SEED_SHARE * remaining)
+        # Of the other parts, what was found at their last turn.
+        crosses[turn] = processes().sum((parts[turn].own.T @ plan.targets).double())
+        received[turn] = plan.received
+        seen = min(index, len(parts))
+        potential = balanced(potential, received.logsumexp(dim=0) - math.log(seen), epsilon, 1 / seen)
+        scale = len(x) / sum(len(part) for part in parts[:seen])
+        rotation = rotation_with_seeds(scale * crosses.sum(dim=0), x, y, problem, SEED_SHARE * remaining)
         journal.tell(Step("anneal", index, len(epsilons), {"epsilon": epsilon, "sharpness": plan.sharpness}))
-        journal.keep("anneal", round=index, rotation=rotation, potential=potential)
+        journal.keep("anneal", round=index, rotation=rotation, potential=potential, crosses=crosses, received=received)
     return rotation
 
 
 @dataclass(frozen=True)
 class Finished:
-    """A match of all rows, and whether the rounds settled.
+    """A match of the rows that were gone over, and whether the rounds settled.
 
-    `share` is the share of mutual pairs in the last round, which may have been one on a sample.
+    `candidates` are those that were compared, where not all rows were.
     """
 
     match: Match
     settled: bool
-    share: float
+    candidates: Candidates | None = None
+
+    @property
+    def share(self) -> float:
+        """The share of the rows of X in mutual pairs."""
+        return float(self.match.mutual.float().mean())
 
 
 def finish(
@@ -92,41 +117,51 @@ def finish(
     rounds: int,
     journal: Journal,
     *,
-    sample: Problem | None = None,
     share_before: float = math.inf,
 ) -> Finished:
     """Hard rounds over all axes, from a first reading, until the share of mutual pairs settles.
 
     Each matches the rows as they are read, and fits the pair model to the pairs that are probably right, by which the
-    next round reads; to all mutual pairs, where such are few. They go over all rows; or over a `sample` of X against
-    all of Y, which gives as good a model where there are many rows, and only then over all. `share_before` is that of
-    the match which the first reading was fitted to, if there was one.
+    next round reads; to all mutual pairs, where such are few. `share_before` is that of the match which the first
+    reading was fitted to, if there was one.
     """
-    on = sample or problem
     kept = journal.recall("finish", problem.y.device)
     reading: Reading
     if kept is None:
         done, reading, share = 0, start(), share_before
     elif "settled" in kept:
-        return Finished(match_from(kept), bool(kept["settled"]), float(kept["share"]))
+        return Finished(match_from(kept), bool(kept["settled"]))
     else:
         done, reading, share = int(kept["round"]), model_from(kept), float(kept["share"])
     for index in range(done + 1, rounds + 1):
-        x, y = read_rows(on, reading)
-        match = match_csls(x, y, budget=problem.budget)
+        compared = compare(problem, reading)
+        match = compared.match()
         previous, share = share, float(match.mutual.float().mean())
         journal.tell(Step("finish", index, rounds, {"mutual": share}))
         settled = share > 0 and abs(share - previous) < _SETTLED
         if settled or index == rounds:
             break
-        probable = probable_rows(x, y, match, problem.budget)
-        enough = int(probable.sum()) >= PAIRS_PER_DIM * min(on.x.dim, on.y.dim)
-        reading = fit_model(on, *known_and_found(on, match, probable if enough else None))
+        reading = next_reading(problem, match, probable_rows(compared, match))
         journal.keep("finish", round=index, share=share, **model_state(reading))
-    if on is not problem:
-        match = match_csls(*read_rows(problem, reading), budget=problem.budget)
-    journal.keep("finish", round=index, share=share, settled=settled, **match_state(match))
-    return Finished(match, settled, share)
+    journal.keep("finish", round=index, settled=settled, **match_state(match))
+    return Finished(match, settled)
+
+
+def next_reading(problem: Problem, match: Match, probable: Tensor) -> PairModel:
+    """The pair model of the seeds and the pairs in a mask (n,) of rows; of all mutual pairs, where these are few."""
+    enough = int(probable.sum()) >= PAIRS_PER_DIM * min(problem.x.dim, problem.y.dim)
+    return fit_model(problem, *known_and_found(problem, match, probable if enough else None))
+
+
+def match_all(problem: Problem, reading: Callable[[], Reading], journal: Journal) -> Finished:
+    """All rows matched as a reading has them, once."""
+    state = journal.recall("all", problem.y.device)
+    if state is None:
+        compared = compare(problem, reading())
+        match = compared.match()
+        state = match_state(match) | ({} if compared.candidates is None else candidates_state(compared.candidates))
+        journal.keep("all", **state)
+    return Finished(match_from(state), settled=True, candidates=candidates_from(state))
 
 
 def finish_softly(problem: Problem, sample: Problem, rotation: Callable[[], Tensor], journal: Journal) -> Finished:
@@ -135,10 +170,12 @@ def finish_softly(problem: Problem, sample: Problem, rotation: Callable[[], Tens
     Where few items are shared, mutual pairs lead to neighbours of counterparts that are not there. A rotation fitted to
     soft matches averages over such neighbours; anything more flexible, or sharper, learns them by heart.
     """
-    x, y = sample.x.gathered(), sample.y.gathered()
     journal = journal.of("soft")
-    schedule = Schedule(anneal_rounds=_SOFT_ROUNDS, epsilon_start=_WARM, epsilon_end=_COOL)
-    found = anneal(sample, x, y, rotation, schedule, journal, fade=False)
-    reading = Turned(found, torch.eye(problem.y.dim, dtype=found.dtype, device=found.device))
-    match = match_csls(*read_rows(problem, reading), budget=problem.budget)
-    return Finished(match, settled=True, share=float(match.mutual.float().mean()))
+
+    def improved() -> Turned:
+        x, y = sample.x.gathered(), sample.y.gathered()
+        schedule = Schedule(anneal_rounds=_SOFT_ROUNDS, epsilon_start=_WARM, epsilon_end=_COOL)
+        found = anneal(sample, x, y, rotation, schedule, journal, fade=False)
+        return Turned(found, torch.eye(problem.y.dim, dtype=found.dtype, device=found.device))
+
+    return match_all(problem, improved, journal)

@@ -13,14 +13,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from kedge.discovery.cross_fitting import HonestRows
 from kedge.discovery.health import DOUBTFUL, RIGHT
 from kedge.discovery.journal import Journal, match_from, match_state
 from kedge.discovery.judgement import Judged
 from kedge.discovery.problem import Problem
 from kedge.discovery.recognition import Choices, Recognition, count_recognised, pair_probabilities
 from kedge.discovery.steps import Step
-from kedge.matching import Match
+from kedge.matching import Agreement, CandidateComparison, Comparison, Match
 
 # Rows that are in no pair: how often their candidate is right all the same, as a share of how often the least sure
 # pair is, depending on whether it is in a pair with another row. Seen on words and images; the one thing here that is
@@ -35,7 +34,8 @@ class Confidence:
     `paired` (n,) is the probability that a row's partner is right if the two are a mutual pair, `least` that of
     the least sure pair. In the match seeds are pairs; `unaided` is the match without them.
     `recognition` is how many rows are recognised, `trust` whether the map is right at all, which all probabilities
-    count in.
+    count in; `as_exact` says, where only candidates were compared, how many of a sample have the partner that they have
+    among all rows.
     """
 
     match: Match
@@ -44,6 +44,7 @@ class Confidence:
     unaided: Match
     recognition: Recognition
     trust: float
+    as_exact: Agreement | None
 
     def of(self, rows_x: NDArray[np.int64], rows_y: NDArray[np.int64]) -> NDArray[np.float32]:
         """Probabilities (k,) that rows (k,) of X and of Y belong together, whether or not they are pairs."""
@@ -58,7 +59,7 @@ class Confidence:
 
 def measure_confidence(
     problem: Problem,
-    honest: HonestRows,
+    honest: Comparison,
     guesses: Tensor,
     seeds: tuple[Tensor, Tensor],
     judged: Judged,
@@ -77,21 +78,22 @@ def measure_confidence(
     state = journal.once("confidence", problem.y.device, lambda: match_state(honest.match()))
     journal.tell(Step("confidence", 1, 2))
     match = match_from(state)
-    choices = Choices.of(honest.x, honest.y, match, torch.Generator().manual_seed(0), problem.budget)
+    choices = Choices.of(honest, match, torch.Generator().manual_seed(0))
+    as_exact = honest.as_exact(match) if isinstance(honest, CandidateComparison) else None
     journal.tell(Step("confidence", 2, 2))
     seemingly = count_recognised(choices)
     recognition = seemingly.less(1.0 if disjoint else judged.illusion)
     match = replace(match, partner=torch.where(match.mutual, match.partner, guesses))
     if trust == 0 or not bool(match.mutual.any()):
         nothing = np.zeros(len(problem.x), dtype=np.float32)
-        return Confidence(match, nothing, 0.0, match, recognition, 0.0)
+        return Confidence(match, nothing, 0.0, match, recognition, 0.0, as_exact)
     at, probabilities = pair_probabilities(choices, seemingly)
     probabilities = probabilities * (recognition.count / max(seemingly.count, 1.0))
     given = _with_seeds(match, *seeds)
     paired = trust * np.interp(given.margin.double().cpu().numpy(), at, probabilities)
     paired[seeds[0].cpu().numpy()] = 1.0
     least = trust * float(probabilities[0])
-    return Confidence(given, paired.astype(np.float32), least, match, recognition, trust)
+    return Confidence(given, paired.astype(np.float32), least, match, recognition, trust, as_exact)
 
 
 def _with_seeds(match: Match, seeds_x: Tensor, seeds_y: Tensor) -> Match:

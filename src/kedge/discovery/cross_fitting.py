@@ -6,41 +6,37 @@ fitted without its own pair.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import reduce
 
 import torch
 from torch import Tensor
 
-from kedge.discovery.alignment import fit_model, pair_moments, read_rows
+from kedge.discovery.alignment import fit_model, pair_moments
+from kedge.discovery.comparing import compare_among, held, read_y
 from kedge.discovery.problem import Problem
 from kedge.geometry import Moments
-from kedge.matching import Match, Rows, match_csls, processes
+from kedge.matching import Candidates, Comparison, Rows, processes
 
 FOLDS = 10
 """Models that share the work of reading all rows."""
 
 
-@dataclass(frozen=True)
-class HonestRows:
-    """Rows of X (n, c) and Y (m, c) whose inner product is their similarity, each of X read without its own pair."""
-
-    x: Rows
-    y: Rows
-    budget: int
-
-    def match(self) -> Match:
-        """The match by CSLS."""
-        return match_csls(self.x, self.y, budget=self.budget)
-
-
 def cross_fitted(
-    problem: Problem, rows_x: Tensor, rows_y: Tensor, generator: torch.Generator, folds: int = FOLDS
-) -> HonestRows:
-    """All rows, read by pair models that are fitted to the pairs (p,) of rows less those of one fold of X at a time."""
+    problem: Problem,
+    rows_x: Tensor,
+    rows_y: Tensor,
+    generator: torch.Generator,
+    folds: int = FOLDS,
+    candidates: Candidates | None = None,
+) -> Comparison:
+    """All rows, each of X read by a pair model fitted to the pairs (p,) of rows less those of one fold of X.
+
+    They are compared among candidates, where there are such.
+    """
     model = fit_model(problem, rows_x, rows_y)
     if model.ridge == 0:  # too few pairs for a model, let alone for several
-        return HonestRows(*read_rows(problem, model), problem.budget)
+        x = problem.x.sent(lambda rows: held(problem, model.shared_x(rows), model.biases, left=True))
+        return compare_among(problem, x, read_y(problem, model), candidates)
     fold = torch.randint(folds, (len(problem.x),), generator=generator).to(problem.x.device)
     of_folds = [pair_moments(problem, rows_x[fold[rows_x] == i], rows_y[fold[rows_x] == i]) for i in range(folds)]
     of_all = reduce(Moments.__add__, of_folds)
@@ -48,20 +44,23 @@ def cross_fitted(
         model.refitted(problem.spectrum_x, problem.spectrum_y, (of_all - left_out).cross) for left_out in of_folds
     ]
     white = problem.spectrum_y.whitening(model.ridge)
+    biases = 1 + folds
 
-    def read_y(rows: Tensor) -> Tensor:
+    def read(rows: Tensor) -> Tensor:
         # A row loses something else under each model: a row of X picks what it does under its own by a 1 among zeros.
         losses = [-other.losses_y(rows) for other in models]
-        return torch.cat([rows @ white.to(rows.dtype), torch.ones_like(losses[0]), *losses], dim=1)
+        coordinates = torch.cat([rows @ white.to(rows.dtype), torch.ones_like(losses[0]), *losses], dim=1)
+        return held(problem, coordinates, biases, left=False)
 
-    y = problem.y.sent(read_y)
+    y = problem.y.sent(read)
     own = y.own.new_empty(len(problem.x.own), y.dim)
     for index, other in enumerate(models):
         inside = fold[problem.x.span] == index
-        rows = problem.x.own[inside]
+        rows = problem.x.own[inside].float()
         products = rows @ other.products_x(problem.spectrum_y).to(rows.dtype)
         picked = rows.new_zeros(len(rows), folds)
         picked[:, index] = 1
-        own[inside] = torch.cat([products, model.information - other.losses_x(rows), picked], dim=1)
+        coordinates = torch.cat([products, model.information - other.losses_x(rows), picked], dim=1)
+        own[inside] = held(problem, coordinates, biases, left=True)
     x = Rows(own, problem.x.bounds, own if processes().alone else None)
-    return HonestRows(x, y, problem.budget)
+    return compare_among(problem, x, y, candidates)

@@ -48,15 +48,17 @@ class Loaded(NamedTuple):
     length: float
 
 
-def load_normalised(vectors: NDArray[np.float32], device: torch.device, *, centre: bool) -> Loaded:
-    """Read and normalise the rows of a space; several processes read and hold each its share."""
+def load_normalised(
+    vectors: NDArray[np.float32], device: torch.device, *, centre: bool, dtype: torch.dtype = torch.float32
+) -> Loaded:
+    """Read and normalise the rows of a space, and hold them in a precision; several processes each have their share."""
     here = processes()
     own = vectors[here.share(len(vectors))]
-    loaded = torch.empty(own.shape, device=device)
+    loaded = torch.empty(own.shape, dtype=dtype, device=device)
     lengths = torch.zeros((), dtype=torch.float64, device=device)
     for begin in range(0, len(own), _ROWS):
         # A copy: a memory map may be read-only.
-        block = torch.from_numpy(np.array(own[begin : begin + _ROWS])).to(device)
+        block = torch.from_numpy(np.array(own[begin : begin + _ROWS], dtype=np.float32)).to(device)
         lengths += block.double().norm(dim=1).sum()
         loaded[begin : begin + len(block)] = unit(block)
     _forget_pages(vectors)
@@ -65,8 +67,8 @@ def load_normalised(vectors: NDArray[np.float32], device: torch.device, *, centr
     if not centre:
         return Loaded(rows, None, length)
     middle = (here.sum(centre_of(loaded).double() * len(loaded)) / len(vectors)).float()
-    for piece in rows.pieces():
-        piece.copy_(normalise(piece, middle))
+    for begin in range(0, len(loaded), _ROWS):
+        loaded[begin : begin + _ROWS] = normalise(loaded[begin : begin + _ROWS].float(), middle)
     return Loaded(rows, middle, length)
 
 
@@ -91,7 +93,7 @@ def refuse_one_direction(rows: Rows, name: str) -> None:
 def normalise_rows(vectors: NDArray[np.float32], centre: NDArray[np.float32] | None) -> NDArray[np.float32]:
     """New rows (k, d) normalised as the fitted ones were, whose centre (d,) this is."""
     # A copy: torch wants writable memory and the vectors may be a read-only map.
-    loaded = torch.from_numpy(np.array(vectors))
+    loaded = torch.from_numpy(np.array(vectors, dtype=np.float32))
     return to_numpy(normalise(loaded, None if centre is None else torch.from_numpy(centre)))
 
 

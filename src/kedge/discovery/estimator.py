@@ -31,7 +31,7 @@ from kedge.discovery.steps import OnStep
 from kedge.discovery.translation import Translation
 from kedge.errors import InputError, NotFittedError
 from kedge.geometry import relative, unit
-from kedge.matching import DEFAULT_BUDGET, Precision, processes, using_precision
+from kedge.matching import DEFAULT_BUDGET, Precision, exact_is_quick, processes, using_precision
 from kedge.spaces import Embeddings
 
 Method = Literal["alternate", "paper"]
@@ -80,6 +80,9 @@ class AnchorDiscovery(Parameters):
         "auto", "cpu", "cuda" or "cuda:N".
     precision : {"tf32", "bf16", "float32"}
         What matching multiplies in on a GPU (it adds up in float32); a CPU always uses float32.
+    exact : bool
+        Compare all rows with all, however long it takes. Otherwise, where there are more than some 30,000 rows on a CPU
+        (700,000 on a GPU), a row is compared with candidates, and `as_exact_` says how often that came to the same.
     random_state : int
         The same number gives the same answer on the same machine.
     checkpoint : path, optional
@@ -123,6 +126,8 @@ class AnchorDiscovery(Parameters):
     health_ : Health
         Whether it worked, judged without labels: `health_.map` and `health_.pairs` each have a score, a verdict, a
         reason and advice, and `health_.overlap` says what the spaces share.
+    as_exact_ : Agreement or None
+        Where rows were compared with candidates only: how many of a sample have the partner that they have among all.
     history_ : tuple of Step
     n_iter_ : int
     converged_ : bool
@@ -153,6 +158,7 @@ class AnchorDiscovery(Parameters):
         memory_budget: int = DEFAULT_BUDGET,
         device: str = "auto",
         precision: Precision = "tf32",
+        exact: bool = False,
         random_state: int = 0,
         checkpoint: str | Path | None = None,
         on_step: OnStep | None = None,
@@ -170,6 +176,7 @@ class AnchorDiscovery(Parameters):
         self.memory_budget = memory_budget
         self.device = device
         self.precision = precision
+        self.exact = exact
         self.random_state = random_state
         self.checkpoint = checkpoint
         self.on_step = on_step
@@ -218,13 +225,15 @@ class AnchorDiscovery(Parameters):
         device = resolve_device(self.device)
         journal = self._journal(space_x, space_y, seed_rows, anchor_rows)  # looks at the files, which loading lets go
         generator = torch.Generator().manual_seed(self.random_state)
+        exact = self.exact or self.method == "paper" or exact_is_quick(len(space_x), len(space_y), device)
+        precision = torch.float32 if exact else torch.float16
         loaded_x, loaded_y = (
-            load_normalised(space.vectors, device, centre=self.center) for space in (space_x, space_y)
+            load_normalised(space.vectors, device, centre=self.center, dtype=precision) for space in (space_x, space_y)
         )
         refuse_one_direction(loaded_x.rows, "x")
         refuse_one_direction(loaded_y.rows, "y")
         seeds_x, seeds_y = torch.from_numpy(seed_rows.T.copy()).to(device)
-        problem = Problem(loaded_x.rows, loaded_y.rows, seeds_x, seeds_y, self.memory_budget, self.center)
+        problem = Problem(loaded_x.rows, loaded_y.rows, seeds_x, seeds_y, self.memory_budget, self.center, exact)
         if anchor_rows is None:
             chosen = choose_anchors(problem, self.n_anchors, self.anchor_choice, generator)
         else:
@@ -265,7 +274,7 @@ class AnchorDiscovery(Parameters):
             settings = self.paper or PaperSettings()
             whitened = problem.whitened(strength or 0.0)
             alignment = discover_by_paper(whitened, anchors, self.init, settings, generator, journal)
-            return replace(alignment, whitening=strength or 0.0), judge(alignment.match)
+            return replace(alignment, whitening=strength or 0.0), judge(problem, alignment.match)
         schedules = schedules_for(len(problem.seeds_x), strength)
         if self.schedule:
             schedules = (self.schedule if strength is None else replace(self.schedule, whitening=strength),)
@@ -301,6 +310,7 @@ class AnchorDiscovery(Parameters):
         whitenings = problem.whitenings(self.whitening_) if self.whitening_ else (None, None)
         self.whitening_x_, self.whitening_y_ = map(to_numpy, whitenings)
         self.health_ = findings.health
+        self.as_exact_ = confidence.as_exact
         self.history_, self.n_iter_ = alignment.history, len(alignment.history)
         self.converged_ = alignment.converged
 
@@ -460,11 +470,11 @@ class AnchorDiscovery(Parameters):
 def _checksum(matrix: NDArray[Any]) -> str:
     """A number that changes when any number of a matrix (n, d) does, or its place; processes look at their own rows."""
     own = processes().share(len(matrix))
-    width = matrix.dtype.itemsize * matrix.shape[1] // 4  # in words of 32 bits
+    width = matrix.dtype.itemsize * matrix.shape[1] // 2  # in words of 16 bits
     weights = np.random.default_rng(0).integers(2**63, size=width, dtype=np.uint64) * 2 + 1
     total = np.zeros(1, dtype=np.uint64)
     for begin in range(own.start, own.stop, _ROWS_AT_ONCE):
-        words = np.ascontiguousarray(matrix[begin : min(begin + _ROWS_AT_ONCE, own.stop)]).view(np.uint32)
+        words = np.ascontiguousarray(matrix[begin : min(begin + _ROWS_AT_ONCE, own.stop)]).view(np.uint16)
         places = np.arange(begin, begin + len(words), dtype=np.uint64) * 2 + 1
         total += ((words.astype(np.uint64) @ weights) * places).sum()  # all modulo 2**64
     summed = processes().sum(torch.from_numpy(total.view(np.int64)))

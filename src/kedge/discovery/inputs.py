@@ -33,7 +33,7 @@ def as_vectors(vectors: Embeddings | ArrayLike, dim: int, name: str) -> NDArray[
             f"{space.source}: has {space.dim} dimensions, {name} of this run has {dim}; "
             f"give vectors of {name}'s encoder"
         )
-    return space.vectors
+    return space.vectors.astype(np.float32, copy=False)
 
 
 def as_seed_rows(

@@ -11,7 +11,7 @@ from torch import Tensor
 from kedge.discovery.checkpoint import Checkpoint
 from kedge.discovery.steps import OnStep, Step
 from kedge.geometry import PairModel
-from kedge.matching import Match, processes
+from kedge.matching import Candidates, Match, processes
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,16 @@ def match_state(match: Match) -> dict[str, Tensor]:
 def match_from(state: Mapping[str, Tensor]) -> Match:
     """The match that a kept state holds."""
     return Match(state["partner"], state["margin"], state["row_hubness"], state["column_hubness"])
+
+
+def candidates_state(candidates: Candidates) -> dict[str, Tensor]:
+    """Candidates as a state to keep."""
+    return {"of_a": candidates.of_a, "of_b": candidates.of_b, "probes": torch.tensor(candidates.probes)}
+
+
+def candidates_from(state: Mapping[str, Tensor]) -> Candidates | None:
+    """The candidates that a kept state holds, if any."""
+    return Candidates(state["of_a"], state["of_b"], int(state["probes"])) if "of_a" in state else None
 
 
 def model_state(model: PairModel) -> dict[str, Tensor | float]:

@@ -88,14 +88,14 @@ class Judge:
         self._journal = journal
         self._disjoint = disjoint
 
-    def judge(self, match: Match) -> Judged:
-        """Whether the map that a match of all rows implies is right."""
-        recognition = self._recognition(match)
+    def judge(self, part: Problem, match: Match) -> Judged:
+        """Whether the map is right that a match implies, of all rows or of a part of them."""
+        recognition = self._recognition(part, match)
         illusion = self._illusion if recognition.share > _HARDLY else 0.0
         surely = recognition.share - illusion - 2 * recognition.share_error >= _SURELY
         standing = None
         if min(len(self._problem.x), len(self._problem.y)) >= FEWEST_ROWS and not (surely and self._seeded):
-            standing = self._standing(match, random_rivals=not surely)
+            standing = self._standing(part, match, random_rivals=not surely)
         recognition = recognition.less(illusion)
         answer = self._answer(recognition, surely, standing)
         return Judged(answer, recognition, illusion, surely, *(standing or (None, None)))
@@ -104,16 +104,16 @@ class Judge:
     def _seeded(self) -> bool:
         return len(self._problem.seeds_x) > 0
 
-    def _recognition(self, match: Match) -> Recognition:
+    def _recognition(self, part: Problem, match: Match) -> Recognition:
         """How many rows of a sample recognise their counterpart; none, where it is known that there are none."""
-        sample, sample_match = _sample_of_match(self._problem, match, self._generator())
+        sample, sample_match = _sample_of_match(part, match, self._generator())
         if self._disjoint or min(len(sample.x), len(sample.y)) < FEWEST_ROWS:
             return Recognition(0.0, 0.0, len(sample.x), len(sample.y))
         return self._recognised(sample, sample_match)
 
     def _recognised(self, sample: Problem, match: Match) -> Recognition:
         honest = cross_fitted(sample, *match.pairs(), self._generator(), _FOLDS)
-        return count_recognised(Choices.of(honest.x, honest.y, honest.match(), self._generator(), sample.budget))
+        return count_recognised(Choices.of(honest, honest.match(), self._generator()))
 
     @cached_property
     def _illusion(self) -> float:
@@ -128,14 +128,14 @@ class Judge:
 
         return float(self._journal.once("illusion", ground.x.device, measure)["share"])
 
-    def _standing(self, match: Match, *, random_rivals: bool) -> tuple[float, float]:
+    def _standing(self, part: Problem, match: Match, *, random_rivals: bool) -> tuple[float, float]:
         """By how much the map beats its best rivals in closeness and in agreement.
 
         Closeness counts in units of what the best rival has gained over no map at all, agreement in units of what it
         lacks to be perfect.
         """
         ground = self._ground
-        start = ground.rotation(self._problem, match)
+        start = ground.rotation(part, match)
         found = ground.improved(start)
         if not ground.same(start, found.rotation):  # the rounds have left it behind: it was not even an optimum
             return 0.0, 0.0
@@ -317,7 +317,10 @@ def _sample_of_match(problem: Problem, match: Match, generator: torch.Generator)
         others = others[~torch.isin(others, partners)][: _SAMPLE - len(partners)]
         partners = torch.unique(torch.cat([partners, others]))
     sample = replace(
-        problem.without_seeds(), x=Rows.shared(problem.x.take(drawn)), y=Rows.shared(problem.y.take(partners))
+        problem.without_seeds(),
+        x=Rows.shared(problem.x.take(drawn)),
+        y=Rows.shared(problem.y.take(partners)),
+        exact=True,
     )
     return sample, Match(
         torch.searchsorted(partners, match.partner[drawn]),

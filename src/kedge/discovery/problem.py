@@ -16,7 +16,8 @@ from kedge.matching import Rows, processes
 class Problem:
     """Unit rows x (n, dx) and y (m, dy) on one device, seeds as rows (s,) of each, and the memory budget.
 
-    `centred` says whether the mean was taken off the rows.
+    `centred` says whether the mean was taken off the rows; `exact` whether all rows are compared with all, as against
+    candidates only.
     """
 
     x: Rows
@@ -25,6 +26,7 @@ class Problem:
     seeds_y: Tensor
     budget: int
     centred: bool = True
+    exact: bool = True
 
     @cached_property
     def spectrum_x(self) -> Spectrum:
@@ -73,23 +75,32 @@ class Problem:
         """At most `size` rows of each side, drawn independently, always with the seeds; every process holds them."""
         x, seeds_x = _draw(self.x, size, self.seeds_x, generator)
         y, seeds_y = _draw(self.y, size, self.seeds_y, generator)
-        return replace(self, x=x, y=y, seeds_x=seeds_x, seeds_y=seeds_y)
+        return replace(self, x=x, y=y, seeds_x=seeds_x, seeds_y=seeds_y, exact=True)
 
-    def sample_of_x(self, size: int, generator: torch.Generator) -> Problem:
-        """At most `size` rows of X, the seeds among them, and all rows of Y."""
-        if size >= len(self.x):
-            return self
-        x, seeds_x = _draw(self.x, size, self.seeds_x, generator)
-        return replace(self, x=x, seeds_x=seeds_x)
+    def part(self, rows_x: Tensor, rows_y: Tensor) -> Problem:
+        """Some rows (k,) of X and (l,) of Y, ascending and the seeds' among them; every process holds them."""
+        return replace(
+            self,
+            x=Rows.shared(self.x.take(rows_x)),
+            y=Rows.shared(self.y.take(rows_y)),
+            seeds_x=torch.searchsorted(rows_x, self.seeds_x),
+            seeds_y=torch.searchsorted(rows_y, self.seeds_y),
+            exact=True,
+        )
 
 
 def _draw(rows: Rows, size: int, seeds: Tensor, generator: torch.Generator) -> tuple[Rows, Tensor]:
     """Some rows, in their order, and where the seeds are among them."""
     if size >= len(rows):
         return Rows.shared(rows.gathered()), seeds
-    drawn = torch.randperm(len(rows), generator=generator)[:size].to(seeds.device)
-    kept = torch.unique(torch.cat([drawn, seeds]))
+    kept = draw_rows(len(rows), size, seeds, generator)
     return Rows.shared(rows.take(kept)), torch.searchsorted(kept, seeds)
+
+
+def draw_rows(total: int, size: int, always: Tensor, generator: torch.Generator) -> Tensor:
+    """At least `size` of so many rows, ascending, some of which (k,) are always among them."""
+    drawn = torch.randperm(total, generator=generator)[:size].to(always.device)
+    return torch.unique(torch.cat([drawn, always]))
 
 
 def _spectrum(rows: Rows) -> Spectrum:

@@ -17,6 +17,7 @@ from kedge.discovery.alignment import Alignment, fit_model, known_and_found, pai
 from kedge.discovery.anchors import place_free_anchors, snap
 from kedge.discovery.annealing import PAIRS_PER_DIM
 from kedge.discovery.answers import answer_both, judge_by_known
+from kedge.discovery.comparing import held, read_y
 from kedge.discovery.confidence import Confidence, measure_confidence
 from kedge.discovery.cross_fitting import cross_fitted
 from kedge.discovery.health import Health
@@ -69,7 +70,8 @@ def read_alignment(
     disjoint: bool = False,
 ) -> Findings:
     """Say which pairs are probable, and learn from them; none are, if the spaces are known to be disjoint."""
-    honest = cross_fitted(problem, *known_and_found(problem, alignment.match), generator)
+    pairs_found = known_and_found(problem, alignment.match)
+    honest = cross_fitted(problem, *pairs_found, generator, candidates=alignment.candidates)
     closer = rows_closer(problem, honest.x, honest.y)
     suspects = suspect_seeds(problem, closer) & (judged.answer.verdict == "right")
     judged = judge_by_known(problem, judged, centres)
@@ -90,7 +92,8 @@ def read_alignment(
     free = alignment.free_anchors
     if free is None:
         free = place_free_anchors(pair_moments(described, rows_x, rows_y), described.x.take(anchors))
-        estimates, y = model.shared_x(problem.x.take(anchors)), problem.y.sent(model.shared_y)
+        estimates = held(problem, model.shared_x(problem.x.take(anchors)), model.biases, left=True).float()
+        y = read_y(problem, model)
         snapped = snap(trusted, anchors, estimates, y, confidence.match.column_hubness)
     else:  # the method's own, which are snapped to the rows nearest to them
         snapped = snap(trusted, anchors, free, described.y)

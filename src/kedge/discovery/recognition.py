@@ -29,7 +29,7 @@ from scipy.optimize import isotonic_regression
 from torch import Tensor
 
 from kedge.discovery.health import Interval, Overlap
-from kedge.matching import Match, Rows, second_margins
+from kedge.matching import Comparison, Match, Rows
 
 PROBABLE = 0.5
 """Pairs that are at least so probable are learned from."""
@@ -58,13 +58,12 @@ class Choices:
     rows_y: int
 
     @classmethod
-    def of(cls, x: Rows, y: Rows, match: Match, generator: torch.Generator, budget: int) -> Choices:
-        """Of the rows x (n, c) and y (m, c) and their match."""
-        some_x, some_y = (_some(rows, generator) for rows in (x, y))
-        row_hubness, column_hubness = match.row_hubness, match.column_hubness
-        second_x = second_margins(x, y, some_x, row_hubness, column_hubness, budget=budget)
-        second_y = second_margins(y, x, some_y, column_hubness, row_hubness, budget=budget)
-        return cls(_numbers(match.margin), _numbers(second_x), _numbers(second_y), len(y))
+    def of(cls, compared: Comparison, match: Match, generator: torch.Generator) -> Choices:
+        """Of rows that are compared, and their match."""
+        some_x, some_y = (_some(rows, generator) for rows in (compared.x, compared.y))
+        second_x = compared.second_margins(match, some_x)
+        second_y = compared.second_margins(match, some_y, of_y=True)
+        return cls(_numbers(match.margin), _numbers(second_x), _numbers(second_y), len(compared.y))
 
 
 def _numbers(margins: Tensor) -> NDArray[np.float64]:
@@ -156,9 +155,9 @@ def pair_probabilities(choices: Choices, recognition: Recognition) -> tuple[NDAr
     return centres, 1 - smooth
 
 
-def probable_rows(x: Rows, y: Rows, match: Match, budget: int) -> Tensor:
-    """Mask (n,) of the rows of x (n, c) whose pair with a row of y (m, c) is more probably right than not."""
-    choices = Choices.of(x, y, match, torch.Generator().manual_seed(0), budget)
+def probable_rows(compared: Comparison, match: Match) -> Tensor:
+    """Mask (n,) of the rows of X whose pair with a row of Y is more probably right than not."""
+    choices = Choices.of(compared, match, torch.Generator().manual_seed(0))
     probability = np.interp(choices.first, *pair_probabilities(choices, count_recognised(choices)))
     return torch.from_numpy(probability >= PROBABLE).to(match.margin.device) & match.mutual
 

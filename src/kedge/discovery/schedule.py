@@ -10,7 +10,10 @@ FINGERPRINT_ROWS = 20_000
 """Of at most so many rows of a space fingerprints are taken."""
 
 FINISH_ROWS = 30_000
-"""Of at most so many rows of X the map is fitted while it is finished; the last match is of all."""
+"""Up to so many rows of a space the map is finished on all of them; the last match is of all rows in any case."""
+
+FINISH_ROWS_OF_X = 10_000
+"""Where there are more, so many rows of X are taken, and the rows of Y that may be their counterparts."""
 
 SOFT_ROWS = 10_000
 """Of at most so many rows of a space the soft finish takes its rotation."""
@@ -27,7 +30,7 @@ class Schedule:
     from `epsilon_start` to `epsilon_end` (in units of cosine similarity); then at most `finish_rounds` rounds on
     everything. `fingerprints` says whether what can be compared without any pair helps the seeds. While it anneals,
     each axis of either space is divided by its deviation to the power `whitening`. With 0 rounds of annealing the seeds
-    alone are what finishing starts from.
+    alone are what finishing starts from. The rows of X are annealed in `parts`, one after the other, a round each.
     """
 
     sample_size: int = 8000
@@ -38,9 +41,10 @@ class Schedule:
     finish_rounds: int = 10
     fingerprints: bool = False
     whitening: float = 0.0
+    parts: int = 2
 
     def __post_init__(self) -> None:
-        for name, least in (("sample_size", 1), ("rank", 1), ("anneal_rounds", 0), ("finish_rounds", 1)):
+        for name, least in (("sample_size", 1), ("rank", 1), ("anneal_rounds", 0), ("finish_rounds", 1), ("parts", 1)):
             if getattr(self, name) < least:
                 raise InputError(f"Schedule: {name} must be at least {least}, got {getattr(self, name)}")
         if not 0 <= self.whitening <= 1:
@@ -65,9 +69,9 @@ def schedules_for(seeds: int, whiten: float | None = None) -> tuple[Schedule, ..
     Fingerprints need all the rows they can get: in small samples drawn apart, few rows have their counterpart.
     """
     brief = Schedule()
-    quick = Schedule(sample_size=FINGERPRINT_ROWS, anneal_rounds=30, fingerprints=True)
-    slow = Schedule(sample_size=FINGERPRINT_ROWS, anneal_rounds=100, fingerprints=True)
-    cooler = Schedule(sample_size=FINGERPRINT_ROWS, anneal_rounds=60, epsilon_start=0.07, fingerprints=True)
+    quick = Schedule(sample_size=FINGERPRINT_ROWS, anneal_rounds=30, fingerprints=True, parts=3)
+    slow = Schedule(sample_size=FINGERPRINT_ROWS, anneal_rounds=100, fingerprints=True, parts=4)
+    cooler = Schedule(sample_size=FINGERPRINT_ROWS, anneal_rounds=60, epsilon_start=0.07, fingerprints=True, parts=4)
     if seeds >= _FEW_SEEDS:
         tried = [brief, _half_whitened(brief), slow, _half_whitened(slow), cooler]
     elif seeds:

@@ -65,17 +65,17 @@ def rotation_at_start(shared_x: Tensor, shared_y: Tensor, x: Tensor, y: Tensor, 
     for _ in range(_ROUNDS):
         plan = transport_step(Rows.shared(shared_x), shared_y, potential, _EPSILON, values=y, budget=problem.budget)
         potential = plan.potential
-    return rotation_with_seeds(x, plan.targets, y, problem, SEED_SHARE)
+    cross = processes().sum((Rows.shared(x).own.T @ plan.targets).double())
+    return rotation_with_seeds(cross, x, y, problem, SEED_SHARE)
 
 
-def rotation_with_seeds(x: Tensor, targets: Tensor, y: Tensor, problem: Problem, seed_share: float) -> Tensor:
-    """The rotation (kx, ky) from x (n, kx) to targets, which each process has of its own rows (n_r, ky).
+def rotation_with_seeds(cross: Tensor, x: Tensor, y: Tensor, problem: Problem, seed_share: float) -> Tensor:
+    """The rotation (kx, ky) that the cross moment (kx, ky) of rows x (n, kx) and their targets implies.
 
     The seeds, rows of x and y, count besides.
     """
-    cross = processes().sum((Rows.shared(x).own.T @ targets).double())
     seed_weight = seed_share * len(x) / max(len(problem.seeds_x), 1)
-    cross += seed_weight * (x[problem.seeds_x].T @ y[problem.seeds_y]).double()
+    cross = cross + seed_weight * (x[problem.seeds_x].T @ y[problem.seeds_y]).double()
     return processes().from_first(nearest_rotation(cross).to(x.dtype))
 
 

@@ -29,6 +29,7 @@ from kedge.discovery.schedule import Schedule
 from kedge.discovery.steps import Step
 from kedge.errors import InputError
 from kedge.geometry import PairModel
+from kedge.matching import Agreement
 from kedge.spaces.atomic import atomic_folder, require_parent
 from kedge.spaces.pairs import read_table, write_table
 
@@ -175,6 +176,8 @@ def load(folder: str | Path) -> AnchorDiscovery:
         discovery.health_ = Health.of(run["health"])
         discovery.history_ = tuple(Step(**step) for step in run["history"])
         discovery.n_iter_, discovery.converged_ = int(run["iterations"]), bool(run["converged"])
+        approximate = run.get("approximate")  # runs of before do not have it
+        discovery.as_exact_ = approximate and Agreement(**{name: approximate[name] for name in Agreement.names()})
         discovery.length_x_, discovery.length_y_ = float(run["length_x"]), float(run["length_y"])
         discovery.map_scores_, discovery.whitening_ = dict(run["maps"]), float(run["whitening"])
         discovery.provenance_ = {name: run[name] for name in _PROVENANCE if name in run}
@@ -291,6 +294,7 @@ def _model_arrays(model: PairModel) -> dict[str, NDArray[np.float32]]:
 
 
 def _description(discovery: AnchorDiscovery) -> dict[str, Any]:
+    agreement = discovery.as_exact_
     return {
         "format": FORMAT,
         "kedge": __version__,
@@ -309,6 +313,7 @@ def _description(discovery: AnchorDiscovery) -> dict[str, Any]:
         "health": asdict(discovery.health_),
         "iterations": discovery.n_iter_,
         "converged": discovery.converged_,
+        "approximate": None if agreement is None else {"told": f"approximate: {agreement}", **asdict(agreement)},
         "whitening": discovery.whitening_,
         "ridge": discovery.model_.ridge,
         "maps": discovery.map_scores_,

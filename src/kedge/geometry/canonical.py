@@ -87,6 +87,11 @@ class PairModel:
     ridge: float
 
     @property
+    def biases(self) -> int:
+        """How many of the shared coordinates are what a row loses, or gains, whatever its partner is."""
+        return 2
+
+    @property
     def information(self) -> float:
         """-sum log(1 - r^2) / 2: the mean log likelihood ratio of true pairs, if the model is right."""
         return float(_information(self.correlations))

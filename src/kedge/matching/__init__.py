@@ -3,18 +3,27 @@
 from kedge.matching.assignment import assign_distinct
 from kedge.matching.backend import Precision, current_precision, use_fused, using_precision
 from kedge.matching.blocks import DEFAULT_BUDGET, row_blocks
+from kedge.matching.candidates import Candidates, exact_is_quick, find_candidates, nearest_of
+from kedge.matching.comparison import Agreement, CandidateComparison, Comparison, ExactComparison
 from kedge.matching.csls import Match, hubness, match_csls
+from kedge.matching.halves import COLUMNS_OF_A_BIAS, in_halves
 from kedge.matching.neighbours import best_partners, greatest, top_k
 from kedge.matching.processes import Processes, processes, several_processes
 from kedge.matching.rows import Rows, as_rows
 from kedge.matching.seconds import second_margins
 from kedge.matching.sinkhorn import SinkhornResult, epsilon_schedule, sinkhorn
 from kedge.matching.softmin import BlockedSoftmin, Softmin
-from kedge.matching.transport import TransportStep, transport_step
+from kedge.matching.transport import TransportStep, balanced, transport_step
 
 __all__ = [
+    "COLUMNS_OF_A_BIAS",
     "DEFAULT_BUDGET",
+    "Agreement",
     "BlockedSoftmin",
+    "CandidateComparison",
+    "Candidates",
+    "Comparison",
+    "ExactComparison",
     "Match",
     "Precision",
     "Processes",
@@ -24,12 +33,17 @@ __all__ = [
     "TransportStep",
     "as_rows",
     "assign_distinct",
+    "balanced",
     "best_partners",
     "current_precision",
     "epsilon_schedule",
+    "exact_is_quick",
+    "find_candidates",
     "greatest",
     "hubness",
+    "in_halves",
     "match_csls",
+    "nearest_of",
     "processes",
     "row_blocks",
     "second_margins",

@@ -8,10 +8,12 @@ divided. What one of them draws at random, all draw.
 from __future__ import annotations
 
 import os
+import pickle
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -30,12 +32,40 @@ class ProcessesError(KedgeError):
     """Another process has stopped, or cannot be reached."""
 
 
+@dataclass
+class Traffic:
+    """What a process has handed to collective calls: how many of each name, and their bytes (`payload`).
+
+    A broadcast counts in every process, also in those that receive it; what crosses the network follows from the name
+    and the number of processes.
+    """
+
+    calls: Counter[str] = field(default_factory=Counter)
+    payload: Counter[str] = field(default_factory=Counter)
+
+    def count(self, name: str, tensor: Tensor) -> None:
+        """One more call with this tensor."""
+        self.calls[name] += 1
+        self.payload[name] += tensor.nbytes
+
+    def clear(self) -> None:
+        """Begin again at nothing."""
+        self.calls.clear()
+        self.payload.clear()
+
+
 @dataclass(frozen=True)
 class Processes:
-    """Number `rank` of `count` processes; one that is alone has nobody to talk to."""
+    """Number `rank` of `count` processes; one that is alone has nobody to talk to.
+
+    They talk by two collectives only, `all_reduce` and `broadcast`: what gloo can do with CUDA tensors too. `traffic`
+    tallies them by the method that called: "sum", "greatest" (`log_sum_exp` is one of each), "from_first", "in_turn",
+    "object_from_first".
+    """
 
     rank: int = 0
     count: int = 1
+    traffic: Traffic = field(default_factory=Traffic, compare=False, repr=False)
 
     @property
     def alone(self) -> bool:
@@ -57,11 +87,11 @@ class Processes:
 
     def sum(self, tensor: Tensor) -> Tensor:
         """The sum over all processes, the same number for number in each; may change its argument."""
-        return tensor if self.alone else _reduced(tensor, dist.ReduceOp.SUM)
+        return tensor if self.alone else self._reduced("sum", tensor, dist.ReduceOp.SUM)
 
     def greatest(self, tensor: Tensor) -> Tensor:
         """The elementwise maximum over all processes; may change its argument."""
-        return tensor if self.alone else _reduced(tensor, dist.ReduceOp.MAX)
+        return tensor if self.alone else self._reduced("greatest", tensor, dist.ReduceOp.MAX)
 
     def log_sum_exp(self, tensor: Tensor) -> Tensor:
         """The elementwise log of the sum of exponentials over all processes."""
@@ -72,32 +102,42 @@ class Processes:
 
     def from_first(self, tensor: Tensor) -> Tensor:
         """What the first process has: replicated results that must not differ in their last bits."""
-        if not self.alone:
-            tensor = tensor.contiguous()
-            _talk(lambda: dist.broadcast(tensor, src=0))
-        return tensor
+        return tensor if self.alone else self._broadcast("from_first", tensor)
 
     def object_from_first(self, value: Any) -> Any:
         """Any picklable object that the first process has."""
         if self.alone:
             return value
-        box = [value]
-        _talk(lambda: dist.broadcast_object_list(box, src=0))
-        return box[0]
+        data = bytearray(pickle.dumps(value)) if self.leads else bytearray()
+        size = int(self._broadcast("object_from_first", torch.tensor(len(data))))
+        data = data or bytearray(size)
+        self._broadcast("object_from_first", torch.frombuffer(data, dtype=torch.uint8))
+        return value if self.leads else pickle.loads(data)
 
     def in_turn(self, own: Tensor, bounds: tuple[int, ...]) -> Iterator[tuple[int, Tensor]]:
         """Every process's part of a matrix, with the number of its first row; bounds (count + 1,) say who has what."""
         for rank in range(self.count):
             first, rows = bounds[rank], bounds[rank + 1] - bounds[rank]
-            part = own.contiguous() if rank == self.rank else own.new_empty(rows, *own.shape[1:])
-            if not self.alone:
-                _talk(lambda part=part, rank=rank: dist.broadcast(part, src=rank))  # type: ignore[misc]
+            part = own if rank == self.rank else own.new_empty(rows, *own.shape[1:])
+            part = part.contiguous() if self.alone else self._broadcast("in_turn", part, rank)
             if rows:
                 yield first, part
 
     def joined(self, own: Tensor, bounds: tuple[int, ...]) -> Tensor:
         """All parts one below the other, in every process."""
         return own if self.alone else torch.cat([part for _, part in self.in_turn(own, bounds)])
+
+    def _reduced(self, name: str, tensor: Tensor, how: Any) -> Tensor:
+        tensor = tensor.contiguous()
+        self.traffic.count(name, tensor)
+        _talk(lambda: dist.all_reduce(tensor, how))
+        return tensor
+
+    def _broadcast(self, name: str, tensor: Tensor, rank: int = 0) -> Tensor:
+        tensor = tensor.contiguous()
+        self.traffic.count(name, tensor)
+        _talk(lambda: dist.broadcast(tensor, src=rank))
+        return tensor
 
 
 ALONE = Processes()
@@ -134,12 +174,6 @@ def several_processes(device: torch.device) -> Iterator[Processes]:
         _current.reset(token)
     if ours:  # not after an error: the others may not be there to take leave of
         dist.destroy_process_group()
-
-
-def _reduced(tensor: Tensor, how: Any) -> Tensor:
-    tensor = tensor.contiguous()
-    _talk(lambda: dist.all_reduce(tensor, how))
-    return tensor
 
 
 def _talk(exchange: Callable[[], object]) -> None:

@@ -12,6 +12,8 @@ from kedge.matching.processes import processes
 
 # Rows worked on at once where a temporary of the size of the matrix would otherwise appear.
 _ROWS = 16_384
+# Rows of half precision that are turned into float32 at once where all are gone through.
+_PART = 65_536
 
 
 @dataclass(frozen=True)
@@ -19,7 +21,8 @@ class Rows:
     """A matrix (n, d) of which this process answers for the rows `own` (n_r, d).
 
     `bounds` (count + 1,) says where each process's rows begin, and how many there are in all. `whole` (n, d) is there
-    where every process holds all rows and only the work is divided, as with samples.
+    where every process holds all rows and only the work is divided, as with samples. Many rows are held in half
+    precision; whatever takes rows from here gets float32.
     """
 
     own: Tensor
@@ -61,19 +64,22 @@ class Rows:
 
     def pieces(self) -> Iterator[Tensor]:
         """Own rows, some thousands at a time."""
-        return (self.own[begin : begin + _ROWS] for begin in range(0, len(self.own), _ROWS))
+        return (self.own[begin : begin + _ROWS].float() for begin in range(0, len(self.own), _ROWS))
 
     def parts(self) -> Iterator[tuple[int, Tensor]]:
         """All rows, some at a time, each time with the number of the first: at once, or one process's after another."""
-        if self.whole is not None:
+        if self.whole is not None and self.whole.dtype == torch.float32:
             yield 0, self.whole
+        elif self.whole is not None:
+            for begin in range(0, len(self.whole), _PART):
+                yield begin, self.whole[begin : begin + _PART].float()
         else:
             yield from processes().in_turn(self.own, self.bounds)
 
     def take(self, rows: Tensor) -> Tensor:
         """The given rows (k, d), in every process."""
         if self.whole is not None:
-            return self.whole[rows]
+            return self.whole[rows].float()
         taken = self.own.new_zeros(len(rows), self.dim)
         mine = (rows >= self.span.start) & (rows < self.span.stop)
         taken[mine] = self.own[rows[mine] - self.span.start]
@@ -81,13 +87,13 @@ class Rows:
 
     def gathered(self) -> Tensor:
         """All rows (n, d), in every process."""
-        return self.joined(self.own) if self.whole is None else self.whole
+        return self.joined(self.own) if self.whole is None else self.whole.float()
 
     def sent(self, function: Callable[[Tensor], Tensor]) -> Rows:
         """Each row sent through a function of rows (k, d) to rows (k, e), with temporaries for some rows at a time."""
         if self.whole is not None and not processes().alone:
             return Rows.shared(_by_parts(self.whole, function))
-        own = _by_parts(self.own, function)
+        own = _by_parts(self.own, lambda rows: function(rows.float()))
         return Rows(own, self.bounds, None if self.whole is None else own)
 
     def without(self, rows: Tensor) -> Rows:

@@ -21,11 +21,13 @@ from kedge.matching.rows import Rows, as_rows
 
 @dataclass(frozen=True)
 class TransportStep:
-    """`targets` (n, k): where the plan sends each row; `potential` (m,): to start the next step from;
-    `sharpness`: mean greatest share of a row that goes to one partner, 1 for a permutation.
+    """`targets` (n, k): where the plan sends each row; `received` (m,): the log of the mean share of a row that each
+    column gets; `potential` (m,): to start the next step from; `sharpness`: mean greatest share of a row that goes to
+    one partner, 1 for a permutation.
     """
 
     targets: Tensor
+    received: Tensor
     potential: Tensor
     sharpness: float
 
@@ -59,8 +61,13 @@ def transport_step(
     half_step: Callable[..., tuple[Tensor, Tensor, Tensor]] = _fused_half_step if fits else _half_step
     targets, received, peaks = half_step(a.own, b, values, 1 / epsilon, potential / epsilon, budget)
     received = processes().log_sum_exp(received) - math.log(len(a))
-    correction = -math.log(len(b)) - received
-    return TransportStep(targets, potential + epsilon * correction, float(processes().sum(peaks)) / len(a))
+    corrected = balanced(potential, received, epsilon)
+    return TransportStep(targets, received, corrected, float(processes().sum(peaks)) / len(a))
+
+
+def balanced(potential: Tensor, received: Tensor, epsilon: float, step: float = 1.0) -> Tensor:
+    """The potential (m,), or a step to it, that gives columns their due; what they received (m,) is in logs."""
+    return potential + step * epsilon * (-math.log(len(received)) - received)
 
 
 def _half_step(

@@ -31,7 +31,8 @@ class Embeddings:
     keys : sequence of str, length n
         Unique names of the rows.
     vectors : array, shape (n, d)
-        Any real dtype; kept as float32. A float32 array, also a memory-mapped one, is not copied.
+        Any real dtype; kept as float32. A float32 array, also a memory-mapped one, is not copied, nor is a
+        memory-mapped float16 one: whatever uses its rows makes them float32, some at a time.
     source : str
         Where the rows come from, for messages.
     checked : slice, optional
@@ -63,9 +64,10 @@ class Embeddings:
                 f"{self.source}: one key for each vector is needed, got {len(self.keys)} keys "
                 f"for {vectors.shape[0]} vectors"
             )
-        with np.errstate(over="ignore"):  # a float64 too large for float32 is reported below, as infinite
-            converted = vectors.astype(np.float32, copy=False)
-        object.__setattr__(self, "vectors", converted)
+        if not (isinstance(vectors, np.memmap) and vectors.dtype == np.float16):
+            with np.errstate(over="ignore"):  # a float64 too large for float32 is reported below, as infinite
+                vectors = vectors.astype(np.float32, copy=False)
+        object.__setattr__(self, "vectors", vectors)
         self._check_keys()
         self._check_vectors(*(checked or slice(None)).indices(len(vectors))[:2])
 

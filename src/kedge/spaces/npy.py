@@ -58,7 +58,7 @@ def write(path: Path, keys_path: Path, space: Embeddings) -> None:
     """Write the matrix to `path` and the keys to `keys_path`."""
     write_keys(keys_path, space.keys)
     with path.open("wb") as stream:
-        np.save(stream, space.vectors)
+        np.save(stream, space.vectors.astype(np.float32, copy=False))
 
 
 def write_keys(path: Path, keys: Sequence[str]) -> None:

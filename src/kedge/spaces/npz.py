@@ -40,4 +40,6 @@ def write(path: Path, space: Embeddings) -> None:
     if any(key.endswith("\0") for key in space.keys):
         raise InputError(f"{path}: a key ends with a NUL character, which .npz cannot store; write .safetensors")
     with path.open("wb") as stream:
-        np.savez(stream, keys=np.asarray(space.keys, dtype=np.str_), vectors=space.vectors)
+        np.savez(
+            stream, keys=np.asarray(space.keys, dtype=np.str_), vectors=space.vectors.astype(np.float32, copy=False)
+        )

@@ -44,7 +44,7 @@ def write(path: Path, space: Embeddings) -> None:
     encoded = np.frombuffer(json.dumps(list(space.keys)).encode(), dtype=np.uint8)
     save_file(
         {
-            "vectors": torch.from_numpy(np.array(space.vectors)),  # a copy: the map may be read-only
+            "vectors": torch.from_numpy(np.array(space.vectors, dtype=np.float32)),  # a copy: the map may be read-only
             "keys": torch.from_numpy(encoded.copy()),
         },
         path,

@@ -84,7 +84,7 @@ def write(path: Path, space: Embeddings) -> None:
     with open_binary(path, "wb") as stream:
         stream.write(f"{len(space)} {space.dim}\n".encode())
         for key, vector in zip(space.keys, space.vectors, strict=True):
-            stream.write(f"{key} {' '.join(map(str, vector))}\n".encode())
+            stream.write(f"{key} {' '.join(map(str, vector.astype(np.float32, copy=False)))}\n".encode())
 
 
 def refuse_whitespace(space: Embeddings) -> None:

@@ -46,5 +46,7 @@ def write_space(space: Embeddings, address: Address) -> None:
         store.create(Description(len(space), space.dim))
         for begin in range(0, len(space), _ROWS):
             keys = list(space.keys[begin : begin + _ROWS])
-            store.write(Batch(keys, np.array(space.vectors[begin : begin + _ROWS]), [{} for _ in keys]))
+            store.write(
+                Batch(keys, np.array(space.vectors[begin : begin + _ROWS], dtype=np.float32), [{} for _ in keys])
+            )
         store.finish()

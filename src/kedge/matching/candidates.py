@@ -1,0 +1,236 @@
+"""Candidates: for each row some of the other side among which its nearest nearly always are.
+
+Both sides are sorted into clusters, in the axes that matter most. A row is compared with all rows of the clusters of
+the other side that are nearest to it, and so is every row of the other side: two rows meet if either looks for the
+other where it is, which misses far fewer than either alone (`python benchmarks/candidates.py`). How many clusters a row
+looks into is decided on a sample whose nearest rows are known exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from kedge.matching.blocks import DEFAULT_BUDGET
+from kedge.matching.clusters import Clusters, bounds_of
+from kedge.matching.neighbours import greatest, top_k
+from kedge.matching.processes import processes
+from kedge.matching.rows import as_rows
+
+KEPT = 16
+"""Candidates that are kept for each row."""
+
+# Products of rows, n times m, up to which comparing all of them is quick.
+_QUICK = {"cpu": 30_000**2, "cuda": 700_000**2}
+# Clusters are made in so many leading axes: the others tell neighbours apart, but not regions.
+_AXES = 64
+_POINTS_FOR_AXES = 20_000
+# Of the columns of a cluster, every so many-th compete for one place.
+_PLACES = 32
+# How many clusters a row may look into, and the share of sampled rows that must meet their nearest.
+_PROBES = (8, 16, 32, 64)
+_MET = 0.995
+_SAMPLE = 1000
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """For each row of a its candidates among the rows of b (n, k), for each row of b those of a (m, k), nearest first.
+
+    Where a row has fewer, the last are -1. `probes` says how many clusters each row was compared with.
+    """
+
+    of_a: Tensor
+    of_b: Tensor
+    probes: int
+
+
+def exact_is_quick(rows_a: int, rows_b: int, device: torch.device) -> bool:
+    """Whether so many rows are better compared all with all; several processes always do."""
+    return not processes().alone or rows_a * rows_b <= _QUICK[device.type]
+
+
+def find_candidates(a: Tensor, b: Tensor, *, biases: int = 0, budget: int = DEFAULT_BUDGET) -> Candidates:
+    """Candidates by inner product for rows a (n, d) and b (m, d), of float32 or half precision.
+
+    The last `biases` columns are numbers that a row has whatever its partner is: they count in the product, but say
+    nothing about where a row lies.
+    """
+    axes = _leading_axes(b, biases)
+    points_a, points_b = (_along(rows, axes) for rows in (a, b))
+    clusters_a, clusters_b = Clusters.of(points_a, budget), Clusters.of(points_b, budget)
+    probes = _enough_probes(a, b, points_a, points_b, clusters_a, clusters_b, budget)
+    forth = _compare(a, b, clusters_b.nearest(points_a, probes, budget), clusters_b, budget)
+    back = _compare(b, a, clusters_a.nearest(points_b, probes, budget), clusters_a, budget)
+    return Candidates(_merged(forth.of_queries, back.of_members), _merged(back.of_queries, forth.of_members), probes)
+
+
+def _leading_axes(rows: Tensor, biases: int) -> Tensor:
+    """Axes (d, e) along which a sample of rows (m, d) varies most; the biases are in none of them."""
+    drawn = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))[:_POINTS_FOR_AXES]
+    sample = rows[drawn.to(rows.device), : rows.shape[1] - biases].double()
+    sample -= sample.mean(dim=0)
+    _, axes = torch.linalg.eigh((sample.T @ sample).cpu())
+    chosen = axes.flip(1)[:, :_AXES].to(rows.device, torch.float32)
+    return torch.cat([chosen, chosen.new_zeros(biases, chosen.shape[1])])
+
+
+def _along(rows: Tensor, axes: Tensor) -> Tensor:
+    """Coordinates (n, e) of rows (n, d) along axes (d, e), of the precision of the rows."""
+    points = torch.empty(len(rows), axes.shape[1], dtype=rows.dtype, device=rows.device)
+    for begin in range(0, len(rows), _ROWS):
+        points[begin : begin + _ROWS] = (rows[begin : begin + _ROWS].float() @ axes).to(rows.dtype)
+    return points
+
+
+_ROWS = 16_384
+
+
+def _enough_probes(
+    a: Tensor, b: Tensor, points_a: Tensor, points_b: Tensor, in_a: Clusters, in_b: Clusters, budget: int
+) -> int:
+    """How many clusters rows must look into for nearly all of a sample of a to meet their nearest of b."""
+    drawn = torch.randperm(len(a), generator=torch.Generator().manual_seed(1))[:_SAMPLE].to(a.device)
+    nearest = nearest_of(a[drawn].float(), as_rows(b).parts(), 1, budget)[1][:, 0]
+    forth = _place(points_a[drawn], in_b.centres, in_b.labels[nearest])
+    back = _place(points_b[nearest], in_a.centres, in_a.labels[drawn])
+    at = torch.minimum(forth, back)
+    return next((probes for probes in _PROBES if float((at < probes).float().mean()) >= _MET), _PROBES[-1])
+
+
+def _place(points: Tensor, centres: Tensor, cluster: Tensor) -> Tensor:
+    """How many centres (k, e) are nearer to points (s, e) than those of given clusters (s,)."""
+    closeness = torch.addmm(-centres.square().sum(dim=1) / 2, points.float(), centres.T)
+    return (closeness > closeness.gather(1, cluster[:, None])).sum(dim=1)
+
+
+def nearest_of(queries: Tensor, parts: Iterable[tuple[int, Tensor]], count: int, budget: int) -> tuple[Tensor, Tensor]:
+    """Similarities and numbers (s, count) of the rows (m, d) nearest to queries (s, d), exactly.
+
+    The rows come in parts, each with the number of its first.
+    """
+    values = queries.new_empty(len(queries), 0)
+    columns = torch.empty(len(queries), 0, dtype=torch.int64, device=queries.device)
+    for first, part in parts:
+        value, column = top_k(queries, part, count, budget=budget)
+        values, order = torch.cat([values, value], dim=1).topk(min(count, values.shape[1] + value.shape[1]), dim=1)
+        columns = torch.cat([columns, column + first], dim=1).gather(1, order)
+    return values, columns
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Similarities (n, k) of rows and which rows of the other side (n, k) they are to; -inf where there are fewer."""
+
+    values: Tensor
+    rows: Tensor
+
+    @classmethod
+    def nothing(cls, count: int, like: Tensor) -> _Found:
+        values = torch.full((count, KEPT), -torch.inf, device=like.device)
+        return cls(values, torch.zeros(count, KEPT, dtype=torch.int32, device=like.device))
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """What a search finds for those that look, and for the members of the clusters that they look into."""
+
+    of_queries: _Found
+    of_members: _Found
+
+
+def _compare(queries: Tensor, rows: Tensor, probes: Tensor, clusters: Clusters, budget: int) -> _Compared:
+    """Compare each query (n, d) with all rows (m, d) of the clusters (n, p) it looks into."""
+    found, met = _Found.nothing(len(queries), queries), _Found.nothing(len(rows), rows)
+    width = probes.shape[1] * _PLACES
+    # The places of a query, and their sorting; and its number in every cluster it looks into.
+    at_once = max(1, min(len(queries), 2 * budget // (width * 12 + probes.shape[1] * 24)))
+    for begin in range(0, len(queries), at_once):
+        some = slice(begin, min(begin + at_once, len(queries)))
+        _compare_some(queries, rows, probes[some], some, clusters, found, met)
+    return _Compared(found, met)
+
+
+def _compare_some(
+    queries: Tensor, rows: Tensor, probes: Tensor, some: slice, clusters: Clusters, found: _Found, met: _Found
+) -> None:
+    """The same for some of the queries; what is found and met is brought up to date."""
+    count = probes.shape[1]
+    places = torch.full((len(probes) * count, _PLACES), -torch.inf, device=rows.device)
+    looks = probes.flatten()  # who looks where: query i's p-th look is number i * count + p
+    order = looks.argsort(stable=True)
+    bounds = bounds_of(looks, len(clusters.centres))
+    bits = _bits(clusters)
+    for cluster in range(len(clusters.centres)):
+        look = order[bounds[cluster] : bounds[cluster + 1]]
+        members = clusters.members(cluster)
+        if not len(look) or not len(members):
+            continue
+        who = look // count + some.start
+        similarity = _similarities(queries.index_select(0, who).float(), rows.index_select(0, members).float())
+        _meet(met, members, who, similarity[:, : len(members)])
+        places.index_copy_(0, look, _best_places(similarity, len(members), bits))
+    best, place = places.view(len(probes), -1).topk(KEPT, dim=1)
+    into = probes.gather(1, place // _PLACES)
+    step = best.view(torch.int32) & ((1 << bits) - 1)
+    column = step * _PLACES + place % _PLACES
+    starts = torch.tensor(clusters.bounds, device=rows.device)
+    there = best > -torch.inf
+    member = torch.where(there, starts[into] + column, 0)
+    found.values[some] = best
+    found.rows[some] = clusters.order[member].int()
+
+
+def _bits(clusters: Clusters) -> int:
+    """Bits that say which of the columns that compete for a place has won it."""
+    largest = max(after - before for before, after in zip(clusters.bounds, clusters.bounds[1:], strict=False))
+    return (-(-largest // _PLACES) - 1).bit_length()
+
+
+def _similarities(queries: Tensor, rows: Tensor) -> Tensor:
+    """Products (q, l) of queries (q, d) with rows (l, d), and -inf in as many columns as make l a multiple of 32."""
+    steps = -(-len(rows) // _PLACES)
+    similarity = torch.full((len(queries), steps * _PLACES), -torch.inf, device=rows.device)
+    torch.mm(queries, rows.T, out=similarity[:, : len(rows)])
+    return similarity
+
+
+def _best_places(similarity: Tensor, columns: int, bits: int) -> Tensor:
+    """The greatest similarity (q, 32) of every 32nd column of (q, l), with which of them it is in its last bits.
+
+    Selecting the greatest with their indices takes longer than the product; maxima alone are quick. Two of a row's
+    nearest that compete for one place lose one of them, and the similarity its last digits: both are only candidates.
+    Overwrites the similarity.
+    """
+    packed = similarity.view(torch.int32)[:, :columns]
+    step = torch.arange(columns, dtype=torch.int32, device=similarity.device) // _PLACES
+    packed.bitwise_and_(-(1 << bits)).bitwise_or_(step)
+    return similarity.view(len(similarity), -1, _PLACES).amax(dim=1)
+
+
+def _meet(met: _Found, members: Tensor, who: Tensor, similarity: Tensor) -> None:
+    """Remember for the members (l,) of a cluster the nearest of the queries (q,) that look into it."""
+    values, columns = greatest(similarity.T.contiguous(), min(KEPT, len(who)))
+    values = torch.cat([met.values[members], values], dim=1)
+    rows = torch.cat([met.rows[members], who[columns].int()], dim=1)
+    met.values[members], order = values.topk(KEPT, dim=1)
+    met.rows[members] = rows.gather(1, order)
+
+
+def _merged(one: _Found, other: _Found) -> Tensor:
+    """The rows (n, k) of the greatest similarities of two searches, each row once; -1 where there are no more."""
+    merged = torch.empty_like(one.rows)
+    for begin in range(0, len(merged), _ROWS):
+        some = slice(begin, begin + _ROWS)
+        rows = torch.cat([one.rows[some], other.rows[some]], dim=1)
+        values = torch.cat([one.values[some], other.values[some]], dim=1)
+        rows, order = rows.sort(dim=1)
+        values = values.gather(1, order)
+        # Of a row that was found twice, only the first counts; the packed similarity may differ in its last bits.
+        values[:, 1:][rows[:, 1:] == rows[:, :-1]] = -torch.inf
+        values, order = values.topk(KEPT, dim=1)
+        merged[some] = rows.gather(1, order).masked_fill_(values == -torch.inf, -1)
+    return merged

@@ -1,0 +1,78 @@
+"""Rows sorted into clusters, so that a row need only be compared with the clusters nearest to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from kedge.matching.blocks import DEFAULT_BUDGET, row_blocks
+
+ROWS_IN_A_CLUSTER = 128
+"""On average. Smaller clusters fit the rows better, larger ones make better use of a matrix product."""
+
+# Lloyd's rounds, and points a cluster that take part in them: clusters that are better still find hardly more.
+_ROUNDS, _POINTS = 6, 24
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """Centres (k, e) of clusters of points (m, e), and the cluster of each point (m,)."""
+
+    centres: Tensor
+    labels: Tensor
+
+    @classmethod
+    def of(cls, points: Tensor, budget: int = DEFAULT_BUDGET) -> Clusters:
+        """By k-means from a sample, always the same; points may be of half precision."""
+        count = max(1, len(points) // ROWS_IN_A_CLUSTER)
+        drawn = torch.randperm(len(points), generator=torch.Generator().manual_seed(0))[: _POINTS * count]
+        sample = points[drawn.to(points.device)].float()
+        centres = sample[:count].clone()
+        for _ in range(_ROUNDS):
+            labels = nearest_centres(sample, centres, 1, budget)[:, 0]
+            sizes = torch.bincount(labels, minlength=count)[:, None]
+            sums = torch.zeros_like(centres).index_add_(0, labels, sample)
+            centres = torch.where(sizes > 0, sums / sizes.clamp_min(1), centres)
+        return cls(centres, nearest_centres(points, centres, 1, budget)[:, 0])
+
+    @cached_property
+    def order(self) -> Tensor:
+        """The points (m,), cluster by cluster."""
+        return self.labels.argsort(stable=True)
+
+    @cached_property
+    def bounds(self) -> list[int]:
+        """Where each cluster begins in that order, and at the end how many points there are (k + 1)."""
+        return bounds_of(self.labels, len(self.centres))
+
+    def members(self, cluster: int) -> Tensor:
+        """The points of one cluster."""
+        return self.order[self.bounds[cluster] : self.bounds[cluster + 1]]
+
+    def nearest(self, points: Tensor, count: int, budget: int = DEFAULT_BUDGET) -> Tensor:
+        """The clusters (n, count) nearest to other points (n, e), nearest first."""
+        return nearest_centres(points, self.centres, count, budget)
+
+
+def nearest_centres(points: Tensor, centres: Tensor, count: int, budget: int = DEFAULT_BUDGET) -> Tensor:
+    """The centres (n, count), of (k, e), nearest to each point (n, e) by distance, nearest first."""
+    count = min(count, len(centres))
+    nearest = torch.empty(len(points), count, dtype=torch.int64, device=points.device)
+    bias = -centres.square().sum(dim=1) / 2
+    for begin in range(0, len(points), _AT_ONCE):
+        some = points[begin : begin + _AT_ONCE].float()
+        for rows, block in row_blocks(some, centres, budget, bias=bias):
+            best = block.argmax(dim=1, keepdim=True) if count == 1 else block.topk(count, dim=1).indices
+            nearest[begin + rows.start : begin + rows.stop] = best
+    return nearest
+
+
+_AT_ONCE = 65_536
+
+
+def bounds_of(labels: Tensor, count: int) -> list[int]:
+    """Where each of so many labels begins when they are sorted, and at the end how many there are (count + 1)."""
+    return [0, *torch.bincount(labels, minlength=count).cumsum(0).tolist()]

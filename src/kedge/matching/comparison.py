@@ -1,0 +1,182 @@
+"""Two sets of rows whose inner product is their similarity, and what is asked of them: exactly, or among candidates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from kedge.matching.blocks import DEFAULT_BUDGET
+from kedge.matching.candidates import Candidates, nearest_of
+from kedge.matching.csls import NEIGHBOURS, Match, match_csls
+from kedge.matching.rows import Rows
+from kedge.matching.seconds import second_margins
+
+# Rows whose candidates are side by side in memory at once.
+_ROWS = 2048
+CHECKED = 2000
+"""Rows of which the exact answer is found as well."""
+
+# Of a checked row so many nearest rows are found exactly, and the hubness of so many of the best of these.
+_NEAREST, _CONTENDERS = 32, 4
+
+
+class Comparison(Protocol):
+    """Rows x (n, c) and y (m, c), compared by CSLS."""
+
+    @property
+    def x(self) -> Rows:
+        """Those on one side."""
+
+    @property
+    def y(self) -> Rows:
+        """Those on the other."""
+
+    @property
+    def candidates(self) -> Candidates | None:
+        """What each row is compared with, if not with all."""
+
+    def match(self) -> Match:
+        """The best partner of every row of x, and its lead over all rivals."""
+
+    def second_margins(self, match: Match, rows: Tensor, *, of_y: bool = False) -> Tensor:
+        """Margins (k,) that rows (k,) of x, or of y, would have with their second best partner, without the best."""
+
+
+@dataclass(frozen=True)
+class ExactComparison:
+    """Of all rows with all."""
+
+    x: Rows
+    y: Rows
+    budget: int = DEFAULT_BUDGET
+    candidates: None = None
+
+    def match(self) -> Match:
+        """See `Comparison.match`."""
+        return match_csls(self.x, self.y, budget=self.budget)
+
+    def second_margins(self, match: Match, rows: Tensor, *, of_y: bool = False) -> Tensor:
+        """See `Comparison.second_margins`."""
+        sides, hubness = (self.x, self.y), (match.row_hubness, match.column_hubness)
+        if of_y:
+            sides, hubness = sides[::-1], hubness[::-1]
+        return second_margins(*sides, rows, *hubness, budget=self.budget)
+
+
+@dataclass(frozen=True)
+class CandidateComparison:
+    """Of every row with its candidates, by exact similarities; what they are in is any coordinates of the same rows."""
+
+    x: Rows
+    y: Rows
+    candidates: Candidates
+    budget: int = DEFAULT_BUDGET
+
+    def match(self) -> Match:
+        """See `Comparison.match`."""
+        chosen = self._choices_x
+        partner, value, second = chosen.rows[:, 0].long(), chosen.values[:, 0], chosen.values[:, 1]
+        rows = torch.arange(len(partner), device=partner.device)
+        rival = self._choices_y.best_besides(partner, rows)
+        return Match(partner, value - torch.maximum(second, rival), *self._hubness)
+
+    def second_margins(self, match: Match, rows: Tensor, *, of_y: bool = False) -> Tensor:  # noqa: ARG002 - its hubness is ours
+        """See `Comparison.second_margins`."""
+        own, other = (self._choices_y, self._choices_x) if of_y else (self._choices_x, self._choices_y)
+        second = own.rows[rows, 1].long()
+        margins = own.values[rows, 1] - torch.maximum(own.values[rows, 2], other.best_besides(second, rows))
+        return margins.masked_fill_(second < 0, -torch.inf)
+
+    @cached_property
+    def _similarities(self) -> tuple[Tensor, Tensor]:
+        """Of the rows of x with their candidates (n, k), and of those of y with theirs (m, k)."""
+        x, y = self.x.own, self.y.own
+        return similarities_of(x, y, self.candidates.of_a), similarities_of(y, x, self.candidates.of_b)
+
+    @cached_property
+    def _hubness(self) -> tuple[Tensor, Tensor]:
+        left, right = (_half_mean_of_nearest(similarities) for similarities in self._similarities)
+        return left, right
+
+    @cached_property
+    def _choices_x(self) -> _Choices:
+        return _Choices.of(self.candidates.of_a, self._similarities[0], *self._hubness)
+
+    @cached_property
+    def _choices_y(self) -> _Choices:
+        return _Choices.of(self.candidates.of_b, self._similarities[1], *self._hubness[::-1])
+
+    def as_exact(self, match: Match) -> Agreement:
+        """How many of a sample of rows of x have the partner that a comparison with all rows of y gives them."""
+        x, y = self.x.own, self.y.own
+        drawn = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))[:CHECKED].to(x.device)
+        values, columns = nearest_of(x[drawn].float(), self.y.parts(), _NEAREST, self.budget)
+        likely = (values - match.column_hubness[columns]).topk(min(_CONTENDERS, values.shape[1]), dim=1).indices
+        values, columns = values.gather(1, likely), columns.gather(1, likely)
+        contenders, place = torch.unique(columns, return_inverse=True)
+        exact = _half_mean_of_nearest(nearest_of(y[contenders].float(), self.x.parts(), NEIGHBOURS, self.budget)[0])
+        best = (values - exact[place]).argmax(dim=1, keepdim=True)
+        same = columns.gather(1, best)[:, 0] == match.partner[drawn]
+        mutual = match.mutual[drawn]
+        return Agreement(len(drawn), float(same.float().mean()), int(mutual.sum()), float(same[mutual].float().mean()))
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Of so many `checked` rows, the `share` whose partner is the exact one; and the same of those in mutual pairs."""
+
+    checked: int
+    share: float
+    checked_pairs: int
+    share_of_pairs: float
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """Of the figures."""
+        return tuple(field.name for field in fields(cls))
+
+    def __str__(self) -> str:
+        return f"{100 * self.share:.1f} % of {self.checked} checked rows as exact"
+
+
+@dataclass(frozen=True)
+class _Choices:
+    """Candidates (n, k) of each row, best first, and by how much they are close once hubness is taken off (n, k)."""
+
+    rows: Tensor
+    values: Tensor
+
+    @classmethod
+    def of(cls, candidates: Tensor, similarities: Tensor, own_hubness: Tensor, other_hubness: Tensor) -> _Choices:
+        values = similarities - own_hubness[:, None]
+        values -= other_hubness[candidates.clamp_min(0)]
+        values, order = values.sort(dim=1, descending=True)
+        return cls(candidates.gather(1, order), values)
+
+    def best_besides(self, rows: Tensor, barred: Tensor) -> Tensor:
+        """The greatest value (k,) of each of some rows (k,), one candidate (k,) of each left out; rows may be -1."""
+        rows = rows.clamp_min(0)
+        first = self.rows[rows, 0] == barred
+        return torch.where(first, self.values[rows, 1], self.values[rows, 0])
+
+
+def similarities_of(rows: Tensor, others: Tensor, candidates: Tensor) -> Tensor:
+    """Inner products (n, k) of rows (n, d) with their candidates (n, k) among others (m, d); -inf where one is -1."""
+    found = torch.empty(candidates.shape, dtype=torch.float32, device=rows.device)
+    for begin in range(0, len(rows), _ROWS):
+        some = slice(begin, begin + _ROWS)
+        which = candidates[some].clamp_min(0)
+        there = others.index_select(0, which.flatten()).view(*which.shape, -1).float()
+        found[some] = torch.bmm(there, rows[some].float()[:, :, None])[:, :, 0]
+    return found.masked_fill_(candidates < 0, -torch.inf)
+
+
+def _half_mean_of_nearest(similarities: Tensor) -> Tensor:
+    """Half the mean (n,) of the greatest similarities (n, k) of each row, of as many as there are."""
+    nearest = similarities.topk(min(NEIGHBOURS, similarities.shape[1]), dim=1).values
+    there = nearest > -torch.inf
+    return nearest.masked_fill(~there, 0).sum(dim=1) / there.sum(dim=1).clamp_min(1) / 2
