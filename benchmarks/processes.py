@@ -6,8 +6,8 @@
     python benchmarks/processes.py --traffic --device cuda          the same on CUDA tensors; by gloo on a single card
 
 One process uses all cores (torch's default); of several, each uses its part of them (`OMP_NUM_THREADS`). `--traffic`
-starts them and counts every collective call and its bytes, in the building blocks and in a whole `fit`, beside what the
-model in `benchmarks/traffic.py` predicts.
+starts them and counts every collective call and its bytes, beside what the model in `benchmarks/traffic.py` predicts:
+in the building blocks, in a whole `fit`, and in one that is finished on a part of the rows as if they were too many.
 """
 
 from __future__ import annotations
@@ -21,14 +21,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import torch
 
-from kedge import AnchorDiscovery, Step, load, write_embeddings
+from kedge import AnchorDiscovery, Embeddings, Step, load, write_embeddings
 from kedge.data import load_demo_words
+from kedge.discovery import alternation
 from kedge.discovery.alignment import fit_model, pair_moments
 from kedge.discovery.cross_fitting import cross_fitted
 from kedge.discovery.devices import resolve_device
@@ -148,7 +150,8 @@ def count_traffic(arguments: argparse.Namespace) -> None:
     device = resolve_device(arguments.device)
     with several_processes(device) as here:
         blocks = count_blocks(device)
-        fitted = count_fit(arguments.limit or 2000, arguments.device)
+        rows = arguments.limit or 2000
+        fitted = count_fit(rows, arguments.device) | count_fit_on_a_part(rows, arguments.device)
         backend = torch.distributed.get_backend()
     if not here.leads:
         return
@@ -232,25 +235,55 @@ class StageTraffic:
 
 def count_fit(rows: int, device: str) -> dict[str, Compared]:
     """A whole `fit` of demo words, by stage, and the sum."""
+    spaces = _spaces(rows)
+    run, counted = _fit(*spaces, device)
+    return _compared("fit", *spaces, counted, course_of(run))
+
+
+def count_fit_on_a_part(rows: int, device: str) -> dict[str, Compared]:
+    """The same, if half of them were as many as are finished on, and a third taken of more."""
+    spaces = _spaces(rows)
+    few = {"FINISH_ROWS": rows // 2, "FINISH_ROWS_OF_X": rows // 3}
+    with (
+        patch.multiple(alternation, **few),
+        patch.object(Problem, "part", autospec=True, side_effect=Problem.part) as chosen,
+    ):
+        run, counted = _fit(*spaces, device)
+    _, rows_x, rows_y = chosen.call_args.args
+    part = {"finish_rows": few["FINISH_ROWS"], "part_x": len(rows_x), "part_y": len(rows_y)}
+    return _compared("fit on a part", *spaces, counted, replace(course_of(run), **part))
+
+
+def _spaces(rows: int) -> tuple[Embeddings, Embeddings]:
+    """So many demo words, and all but three of them shuffled, so that shares differ."""
     x, y = (space.take(range(rows)) for space in load_demo_words())
-    order = np.random.default_rng(0).permutation(rows)
-    y = y.take(order[: rows - 3])  # so that shares differ
+    return x, y.take(np.random.default_rng(0).permutation(rows)[: rows - 3])
+
+
+def _fit(x: Embeddings, y: Embeddings, device: str) -> tuple[AnchorDiscovery, dict[str, Traffic]]:
+    """Two spaces with some seeds, and what was told, by stage."""
     common = sorted(set(x.keys) & set(y.keys))
     seeds = [(key, key) for key in common[:: len(common) // SEEDS][:SEEDS]]
     counted = StageTraffic()
     processes().traffic.clear()
     run = AnchorDiscovery(n_anchors=50, device=device, on_step=counted).fit(x, y, seeds)
     counted.keep(STAGES[-1])
-    held = Held(len(x), x.dim), Held(len(y), y.dim)
-    passes = fit_traffic(processes().count, *held, course_of(run))
+    return run, counted.stages
+
+
+def _compared(
+    name: str, x: Embeddings, y: Embeddings, counted: dict[str, Traffic], course: Course
+) -> dict[str, Compared]:
+    """What a fit told beside what it would by its course."""
+    passes = fit_traffic(processes().count, Held(len(x), x.dim), Held(len(y), y.dim), course)
     compared = {
-        f"fit, {stage}": Compared(
-            counted.stages.get(stage, Traffic()),
-            together(*(told for (name, _), told in passes.items() if name == stage)),
+        f"{name}, {stage}": Compared(
+            counted.get(stage, Traffic()),
+            together(*(told for (of_stage, _), told in passes.items() if of_stage == stage)),
         )
         for stage in STAGES
     }
-    return compared | {"fit, all": Compared(together(*counted.stages.values()), together(*passes.values()))}
+    return compared | {f"{name}, all": Compared(together(*counted.values()), together(*passes.values()))}
 
 
 def course_of(run: AnchorDiscovery) -> Course:
@@ -261,6 +294,7 @@ def course_of(run: AnchorDiscovery) -> Course:
         directions=len(run.model_.correlations),
         seeds=len(run.seeds_),
         anchors=len(run.anchors_x_),
+        anneal_rounds=sum(step.stage == "anneal" for step in run.history_),
         finish_rounds=sum(step.stage == "finish" for step in run.history_),
         tested=tested,
         folds_tested=math.ceil(tested * usual.map_folds / max(pairs, 1)),

@@ -5,7 +5,8 @@
     python benchmarks/traffic.py --bandwidth 12.5                      GB/s into each process, here 100 Gb/s
 
 Of every building block that goes over rows the model knows the collective calls and their bytes; those of a whole `fit`
-are a sum over named passes. `benchmarks/processes.py --traffic` counts them in real processes, and
+are a sum over named passes. Several processes compare all rows with all, so the model knows no candidates.
+`benchmarks/processes.py --traffic` counts them in real processes, and
 `tests/test_processes.py` holds the model to that. Time and memory of a cluster are arithmetic from it, not measured.
 """
 
@@ -20,6 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kedge.discovery import Schedule
+from kedge.discovery.schedule import FINISH_ROWS, FINISH_ROWS_OF_X
 from kedge.matching.processes import Traffic
 from kedge.spaces import write_table
 
@@ -160,8 +162,16 @@ class Model:
         size = x.width * y.width
         return together(call("sum", size * DOUBLE), call("from_first", size * FLOAT))
 
+    def part(self, x: Held, y: Held, rows_x: int, rows_y: int) -> Traffic:
+        """So many rows of X, and of Y those that a first reading takes for their best; then both brought to all."""
+        chosen = together(self.take(x, rows_x), self.parts(y))
+        return together(chosen, self.take(x, rows_x), self.take(y, rows_y))
+
     def anneal(self, x: Held, y: Held, rounds: int) -> Traffic:
-        """Rounds of a transport step and a rotation between coordinates x and y of a sample."""
+        """Rounds of a transport step and a rotation between coordinates x and y of a sample.
+
+        In how many parts the rows of x take turns makes no difference: what is told is of the columns.
+        """
         return repeated(rounds, together(self.transport_step(y.rows), self.rotation(x, y)))
 
 
@@ -169,16 +179,21 @@ class Model:
 class Course:
     """How a fit goes, as far as what it tells depends on that: the straight way, one attempt that is surely right.
 
-    `directions` are those of the pair model; maps were compared on `tested` pairs of `folds_tested` folds. The
-    numbers of rounds, rows and folds are those of `kedge.discovery`.
+    `directions` are those of the pair model. Annealing stops when it is sharp, and then took fewer `anneal_rounds` than
+    the schedule has. Where a space has more than `finish_rows` rows, `part_x` rows of X and `part_y` of Y are finished
+    on (at most three for each of X). Maps were compared on `tested` pairs of `folds_tested` folds. The numbers of
+    rounds, rows and folds are those of `kedge.discovery`.
     """
 
     directions: int
     seeds: int = 15
     anchors: int = 300
     schedule: Schedule = BRIEF
+    anneal_rounds: int = BRIEF.anneal_rounds
     finish_rounds: int = 3
-    finish_rows: int = 30_000
+    finish_rows: int = FINISH_ROWS
+    part_x: int = FINISH_ROWS_OF_X
+    part_y: int = 3 * FINISH_ROWS_OF_X
     judged_rows: int = 4000
     judged_folds: int = 4
     illusion_rounds: int = 4
@@ -188,6 +203,12 @@ class Course:
     folds_tested: int = 1
     index: int = 5000
     tested: int = 1000
+
+    def to_finish_on(self, x: Held, y: Held) -> tuple[Held, Held]:
+        """The spaces themselves, or the part of them that the rounds of finishing go over."""
+        if max(x.rows, y.rows) <= self.finish_rows:
+            return x, y
+        return x.sampled(self.part_x), y.sampled(self.part_y)
 
 
 STAGES = ("anneal", "finish", "health", "confidence", "reading")
@@ -210,34 +231,53 @@ def _annealed(model: Model, x: Held, y: Held, course: Course) -> dict[tuple[str,
     sample_x, sample_y = (space.sampled(schedule.sample_size) for space in (x, y))
     axes_x, axes_y = (rows.read(min(schedule.rank, rows.width)) for rows in (sample_x, sample_y))
     loaded = [together(call("sum", 2 * DOUBLE + space.width * DOUBLE, 3), model.take(space, 1)) for space in (x, y)]
-    finish = model.take(x, course.finish_rows) if x.rows > course.finish_rows else Traffic()
     drawn = [model.sample(space, schedule.sample_size) for space in (x, y)]
     axes = [model.leading_axes(space, schedule.rank) for space in (x, y)]
     start = together(repeated(3, model.transport_step(axes_y.rows)), model.rotation(axes_x, axes_y))
     return {
         ("anneal", "lengths and centres"): together(*loaded),
-        ("anneal", "samples"): together(finish, *drawn, *axes, model.spectra(x, y)),
-        ("anneal", "rounds on a sample"): together(start, model.anneal(axes_x, axes_y, schedule.anneal_rounds)),
+        ("anneal", "samples"): together(*drawn, *axes, model.spectra(x, y)),
+        ("anneal", "rounds on a sample"): together(start, model.anneal(axes_x, axes_y, course.anneal_rounds)),
     }
 
 
 def _finished(model: Model, x: Held, y: Held, course: Course) -> dict[tuple[str, str], Traffic]:
-    """Rounds over a sample of X, or all of it where it is small, against all of Y."""
-    on = x if x.rows <= course.finish_rows else x.sampled(course.finish_rows)
+    """Rounds over all rows; where they are many, over a part of them that every process holds."""
+    on_x, on_y = course.to_finish_on(x, y)
     widths = [min(course.schedule.rank, y.width), *[course.directions + 2] * (course.finish_rounds - 1)]
-    matches = [model.match_csls(on.read(width), y.read(width)) for width in widths]
-    choices = [model.choices(on.read(width), y.read(width), course.choices) for width in widths[:-1]]
-    fits = repeated(course.finish_rounds - 1, model.fit_model(on, y, course.directions))
-    return {
+    matches = [model.match_csls(on_x.read(width), on_y.read(width)) for width in widths]
+    choices = [model.choices(on_x.read(width), on_y.read(width), course.choices) for width in widths[:-1]]
+    fits = repeated(course.finish_rounds - 1, model.fit_model(on_x, on_y, course.directions))
+    passes = {} if on_x is x else {("finish", "part to finish on"): model.part(x, y, on_x.rows, on_y.rows)}
+    return passes | {
         ("finish", "matches"): together(*matches),
         ("finish", "second choices"): together(*choices),
-        ("finish", "moments of pairs"): together(fits, model.spectra(x, y)),
+        ("finish", "moments of pairs"): together(fits, model.spectra(on_x, on_y)),
     }
 
 
 def _judged(model: Model, x: Held, y: Held, course: Course) -> dict[tuple[str, str], Traffic]:
+    """What was finished on is judged; if that is a part, all rows are matched as it has them, and judged again.
+
+    The latter is told to nobody as a step of its own: it counts in what follows.
+    """
+    on_x, on_y = course.to_finish_on(x, y)
+    passes = {
+        ("health", "sample recognised"): _sample_recognised(model, on_x, on_y, course),
+        ("health", "random start"): _random_start(model, x, y, course),
+    }
+    if on_x is not x:
+        width = course.directions + 2
+        passes["confidence", "match of all rows, to be read"] = together(
+            model.fit_model(on_x, on_y, course.directions), model.match_csls(x.read(width), y.read(width))
+        )
+        passes["confidence", "sample recognised"] = _sample_recognised(model, x, y, course)
+    return passes
+
+
+def _random_start(model: Model, x: Held, y: Held, course: Course) -> Traffic:
+    """How many rows seem to be recognised where nothing is known, on a sample of all rows."""
     sample_x, sample_y = (space.sampled(course.judged_rows) for space in (x, y))
-    drawn = [model.take(space, min(course.judged_rows, space.rows)) for space in (x, y)]
     ground = [
         together(model.sample(space, course.judged_rows), model.leading_axes(space, course.schedule.rank))
         for space in (x, y)
@@ -247,16 +287,13 @@ def _judged(model: Model, x: Held, y: Held, course: Course) -> dict[tuple[str, s
     matches = repeated(course.illusion_rounds, model.match_csls(axes_x, axes_y))
     fits = repeated(course.illusion_rounds - 1, model.fit_model(sample_x, sample_y, course.directions))
     spectra = model.spectra(sample_x, sample_y)
-    passes = {
-        ("health", "sample recognised"): together(*drawn, _recognised(model, x, y, course)),
-        ("health", "random start"): together(
-            *ground, rounds, matches, fits, spectra, _recognised(model, x, y, course, spectra=False)
-        ),
-    }
-    if x.rows > course.finish_rows:  # the rounds went over a sample
-        width = course.directions + 2
-        passes["health", "match of all rows"] = model.match_csls(x.read(width), y.read(width))
-    return passes
+    return together(*ground, rounds, matches, fits, spectra, _recognised(model, x, y, course, spectra=False))
+
+
+def _sample_recognised(model: Model, x: Held, y: Held, course: Course) -> Traffic:
+    """The same of a match: rows of X drawn with their partners."""
+    drawn = [model.take(space, min(course.judged_rows, space.rows)) for space in (x, y)]
+    return together(*drawn, _recognised(model, x, y, course))
 
 
 def _recognised(model: Model, x: Held, y: Held, course: Course, *, spectra: bool = True) -> Traffic:
@@ -276,7 +313,8 @@ def _read(model: Model, x: Held, y: Held, course: Course) -> dict[tuple[str, str
     width = y.width + 1 + course.folds
     honest_x, honest_y = x.read(width), y.read(width)
     seeds = together(*(model.take(rows, course.seeds) for rows in (honest_x, honest_y)))
-    spectra = model.spectra(x, y) if x.rows > course.finish_rows else Traffic()  # else they are those of finishing
+    finished_on_all = course.to_finish_on(x, y) == (x, y)
+    spectra = Traffic() if finished_on_all else model.spectra(x, y)  # else they are those of finishing
     takes = [model.take(space, count) for space in (x, y) for count in (course.anchors, course.seeds)]
     return {
         ("confidence", "moments of folds"): together(

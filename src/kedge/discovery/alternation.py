@@ -24,6 +24,7 @@ from kedge.discovery.journal import Journal
 from kedge.discovery.judgement import Judged
 from kedge.discovery.maps import ENOUGH_KNOWN
 from kedge.discovery.problem import Problem, draw_rows
+from kedge.discovery.sampling import dense_sample
 from kedge.discovery.schedule import FINISH_ROWS, FINISH_ROWS_OF_X, SOFT_ROWS, Schedule
 from kedge.discovery.start import rotation_at_start, shared_coordinates
 from kedge.discovery.steps import Step
@@ -181,7 +182,8 @@ class _Ground:
 
 
 def _prepare(problem: Problem, schedule: Schedule, generator: torch.Generator, journal: Journal) -> _Ground:
-    plain = problem.sample(schedule.sample_size, generator)
+    draw = dense_sample if schedule.fingerprints else Problem.sample
+    plain = draw(problem, schedule.sample_size, generator)
     sample = plain.whitened(schedule.whitening)
     axes_x, axes_y = (leading_axes(rows, schedule.rank) for rows in (sample.x, sample.y))
     shared = shared_coordinates(sample, with_fingerprints=schedule.fingerprints, journal=journal)

@@ -35,6 +35,8 @@ counterpart, if not to itself, and many of them say more than a few that are rig
 
 # The soft finish: a rotation only, in so many rounds, from warm to not so cold.
 _SOFT_ROUNDS, _WARM, _COOL = 15, 0.1, 0.04
+# Annealing is over when rows are so sure of their partners, on average: finishing does the rest.
+_SHARP = 0.8
 # The hard finish stops when the share of mutual pairs moves by less.
 _SETTLED = 0.002
 
@@ -71,6 +73,8 @@ def anneal(
     else:
         done, rotation, potential = int(kept["round"]), kept["rotation"], kept["potential"]
         crosses, received = kept["crosses"], kept["received"]
+        if float(kept["sharpness"]) >= _SHARP:
+            return rotation
     epsilons = epsilon_schedule(schedule.epsilon_start, schedule.epsilon_end, schedule.anneal_rounds)
     for index, epsilon in enumerate(epsilons[done:], start=done + 1):
         # What was known at the start fades: it leads the way, but the match it leads to knows better, and
@@ -90,7 +94,17 @@ def anneal(
         scale = len(x) / sum(len(part) for part in parts[:seen])
         rotation = rotation_with_seeds(scale * crosses.sum(dim=0), x, y, problem, SEED_SHARE * remaining)
         journal.tell(Step("anneal", index, len(epsilons), {"epsilon": epsilon, "sharpness": plan.sharpness}))
-        journal.keep("anneal", round=index, rotation=rotation, potential=potential, crosses=crosses, received=received)
+        journal.keep(
+            "anneal",
+            round=index,
+            rotation=rotation,
+            potential=potential,
+            crosses=crosses,
+            received=received,
+            sharpness=plan.sharpness,
+        )
+        if plan.sharpness >= _SHARP:
+            break
     return rotation
 
 
@@ -174,7 +188,7 @@ def finish_softly(problem: Problem, sample: Problem, rotation: Callable[[], Tens
 
     def improved() -> Turned:
         x, y = sample.x.gathered(), sample.y.gathered()
-        schedule = Schedule(anneal_rounds=_SOFT_ROUNDS, epsilon_start=_WARM, epsilon_end=_COOL)
+        schedule = Schedule(anneal_rounds=_SOFT_ROUNDS, epsilon_start=_WARM, epsilon_end=_COOL, parts=1)
         found = anneal(sample, x, y, rotation, schedule, journal, fade=False)
         return Turned(found, torch.eye(problem.y.dim, dtype=found.dtype, device=found.device))
 

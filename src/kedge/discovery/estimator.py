@@ -275,7 +275,7 @@ class AnchorDiscovery(Parameters):
             whitened = problem.whitened(strength or 0.0)
             alignment = discover_by_paper(whitened, anchors, self.init, settings, generator, journal)
             return replace(alignment, whitening=strength or 0.0), judge(problem, alignment.match)
-        schedules = schedules_for(len(problem.seeds_x), strength)
+        schedules = schedules_for(len(problem.seeds_x), strength, max(len(problem.x), len(problem.y)))
         if self.schedule:
             schedules = (self.schedule if strength is None else replace(self.schedule, whitening=strength),)
         return discover_by_alternation(problem, schedules, judge, generator, journal, disjoint=self.disjoint)

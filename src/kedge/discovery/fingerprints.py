@@ -9,6 +9,9 @@ whiten the lot, so that the few directions in which all profiles differ most do 
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -80,5 +83,7 @@ def _descending(block: Tensor) -> Tensor:
     """The values of each row, greatest first; on a CPU by NumPy, which sorts in vector registers, and in place."""
     if block.device.type != "cpu":
         return block.sort(dim=1, descending=True).values
-    block.numpy().sort(axis=1)
+    rows = block.numpy()
+    with ThreadPoolExecutor(torch.get_num_threads()) as threads:  # a sort lets go of the interpreter
+        list(threads.map(lambda part: part.sort(axis=1), np.array_split(rows, torch.get_num_threads())))
     return block.flip(1)

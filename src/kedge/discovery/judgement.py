@@ -39,8 +39,8 @@ RECOGNISED_SCALE = 2.0
 
 _SAMPLE = 4000
 _RIVALS = 3
-_ROUNDS = Schedule(sample_size=_SAMPLE, anneal_rounds=20, epsilon_end=0.04, finish_rounds=4)
-_ROUNDS_APART = Schedule(anneal_rounds=10, epsilon_start=0.06, epsilon_end=0.04)
+_ROUNDS = Schedule(sample_size=_SAMPLE, anneal_rounds=20, epsilon_end=0.04, finish_rounds=4, parts=1)
+_ROUNDS_APART = Schedule(anneal_rounds=10, epsilon_start=0.06, epsilon_end=0.04, parts=1)
 # Rounds with the spaces held still, for the plan to settle before it is valued.
 _ROUNDS_TO_VALUE = 3
 # Rows are read by so many models, which is enough for a verdict.

@@ -9,7 +9,10 @@ from kedge.errors import InputError
 FINGERPRINT_ROWS = 20_000
 """Of at most so many rows of a space fingerprints are taken."""
 
-FINISH_ROWS = 30_000
+DENSE_ROWS = 8_000
+"""Where there are more rows, so many of those in dense places are tried first."""
+
+FINISH_ROWS = 15_000
 """Up to so many rows of a space the map is finished on all of them; the last match is of all rows in any case."""
 
 FINISH_ROWS_OF_X = 10_000
@@ -63,21 +66,25 @@ class Schedule:
         return f"from {start}, {rounds}{', whitened' if self.whitening else ''}"
 
 
-def schedules_for(seeds: int, whiten: float | None = None) -> tuple[Schedule, ...]:
-    """What to try, quickest first, with so many seeds, on spaces whitened to this strength; None tries 0 and a half.
+def schedules_for(seeds: int, whiten: float | None = None, rows: int = 0) -> tuple[Schedule, ...]:
+    """What to try, quickest first, with so many seeds and rows, on spaces whitened to this strength; None tries 0 and a
+    half.
 
-    Fingerprints need all the rows they can get: in small samples drawn apart, few rows have their counterpart.
+    Fingerprints need rows that have a counterpart: of many, those in dense places are tried before all of them.
     """
+    few = min(rows, DENSE_ROWS) or DENSE_ROWS
     brief = Schedule()
-    quick = Schedule(sample_size=FINGERPRINT_ROWS, anneal_rounds=30, fingerprints=True, parts=3)
-    slow = Schedule(sample_size=FINGERPRINT_ROWS, anneal_rounds=100, fingerprints=True, parts=4)
-    cooler = Schedule(sample_size=FINGERPRINT_ROWS, anneal_rounds=60, epsilon_start=0.07, fingerprints=True, parts=4)
+    quick = Schedule(sample_size=few, anneal_rounds=30, fingerprints=True, parts=1)
+    dense = Schedule(sample_size=few, anneal_rounds=100, fingerprints=True, parts=1)
+    slow = replace(dense, sample_size=max(few, min(rows, FINGERPRINT_ROWS)))
+    cooler = replace(slow, anneal_rounds=60, epsilon_start=0.07)
     if seeds >= _FEW_SEEDS:
-        tried = [brief, _half_whitened(brief), slow, _half_whitened(slow), cooler]
+        tried = [brief, _half_whitened(brief), dense, slow, _half_whitened(slow), cooler]
     elif seeds:
-        tried = [quick, slow, _half_whitened(slow), cooler]
+        tried = [quick, dense, slow, _half_whitened(slow), cooler]
     else:  # without any, a quick attempt is seldom enough
-        tried = [slow, _half_whitened(slow), cooler]
+        tried = [dense, _half_whitened(dense), slow, _half_whitened(slow), cooler]
+    tried = list(dict.fromkeys(tried))  # where there are no more rows than are tried first, that was that
     if whiten is None:
         return tuple(tried)
     return tuple(replace(schedule, whitening=whiten) for schedule in tried if not schedule.whitening)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from kedge.matching.blocks import DEFAULT_BUDGET
-from kedge.matching.clusters import Clusters, bounds_of
+from kedge.matching.clusters import ROWS_IN_A_CLUSTER, Clusters, bounds_of
 from kedge.matching.neighbours import greatest, top_k
 from kedge.matching.processes import processes
 from kedge.matching.rows import as_rows
@@ -23,13 +23,15 @@ from kedge.matching.rows import as_rows
 KEPT = 16
 """Candidates that are kept for each row."""
 
-# Products of rows, n times m, up to which comparing all of them is quick.
-_QUICK = {"cpu": 30_000**2, "cuda": 700_000**2}
+# Pairs of rows, n times m, up to which comparing all of them again and again is quick; and up to which comparing all
+# of them once is quicker than clusters are.
+_QUICK = {"cpu": 30_000**2, "cuda": 200_000**2}
+_QUICK_ONCE = {"cpu": 0, "cuda": 2_000_000**2}
 # Clusters are made in so many leading axes: the others tell neighbours apart, but not regions.
 _AXES = 64
 _POINTS_FOR_AXES = 20_000
-# Of the columns of a cluster, every so many-th compete for one place.
-_PLACES = 32
+# The rows of a cluster compete for so many places among the candidates of one that looks into it: four for each.
+_PLACES = {device: rows // 4 for device, rows in ROWS_IN_A_CLUSTER.items()}
 # How many clusters a row may look into, and the share of sampled rows that must meet their nearest.
 _PROBES = (8, 16, 32, 64)
 _MET = 0.995
@@ -40,7 +42,8 @@ _SAMPLE = 1000
 class Candidates:
     """For each row of a its candidates among the rows of b (n, k), for each row of b those of a (m, k), nearest first.
 
-    Where a row has fewer, the last are -1. `probes` says how many clusters each row was compared with.
+    Where a row has fewer, the last are -1. `probes` says how many clusters each row was compared with, 0 if with all
+    rows.
     """
 
     of_a: Tensor
@@ -59,6 +62,11 @@ def find_candidates(a: Tensor, b: Tensor, *, biases: int = 0, budget: int = DEFA
     The last `biases` columns are numbers that a row has whatever its partner is: they count in the product, but say
     nothing about where a row lies.
     """
+    if len(a) * len(b) <= _QUICK_ONCE[a.device.type]:
+        of_a, of_b = (
+            nearest_of(left.float(), as_rows(right).parts(), KEPT, budget)[1] for left, right in ((a, b), (b, a))
+        )
+        return Candidates(of_a.int(), of_b.int(), 0)
     axes = _leading_axes(b, biases)
     points_a, points_b = (_along(rows, axes) for rows in (a, b))
     clusters_a, clusters_b = Clusters.of(points_a, budget), Clusters.of(points_b, budget)
@@ -145,7 +153,7 @@ class _Compared:
 def _compare(queries: Tensor, rows: Tensor, probes: Tensor, clusters: Clusters, budget: int) -> _Compared:
     """Compare each query (n, d) with all rows (m, d) of the clusters (n, p) it looks into."""
     found, met = _Found.nothing(len(queries), queries), _Found.nothing(len(rows), rows)
-    width = probes.shape[1] * _PLACES
+    width = probes.shape[1] * _PLACES[rows.device.type]
     # The places of a query, and their sorting; and its number in every cluster it looks into.
     at_once = max(1, min(len(queries), 2 * budget // (width * 12 + probes.shape[1] * 24)))
     for begin in range(0, len(queries), at_once):
@@ -159,24 +167,25 @@ def _compare_some(
 ) -> None:
     """The same for some of the queries; what is found and met is brought up to date."""
     count = probes.shape[1]
-    places = torch.full((len(probes) * count, _PLACES), -torch.inf, device=rows.device)
+    width = _PLACES[rows.device.type]
+    places = torch.full((len(probes) * count, width), -torch.inf, device=rows.device)
     looks = probes.flatten()  # who looks where: query i's p-th look is number i * count + p
     order = looks.argsort(stable=True)
     bounds = bounds_of(looks, len(clusters.centres))
-    bits = _bits(clusters)
+    bits = _bits(clusters, width)
     for cluster in range(len(clusters.centres)):
         look = order[bounds[cluster] : bounds[cluster + 1]]
         members = clusters.members(cluster)
         if not len(look) or not len(members):
             continue
         who = look // count + some.start
-        similarity = _similarities(queries.index_select(0, who).float(), rows.index_select(0, members).float())
+        similarity = _similarities(queries.index_select(0, who).float(), rows.index_select(0, members).float(), width)
         _meet(met, members, who, similarity[:, : len(members)])
-        places.index_copy_(0, look, _best_places(similarity, len(members), bits))
+        places.index_copy_(0, look, _best_places(similarity, len(members), width, bits))
     best, place = places.view(len(probes), -1).topk(KEPT, dim=1)
-    into = probes.gather(1, place // _PLACES)
+    into = probes.gather(1, place // width)
     step = best.view(torch.int32) & ((1 << bits) - 1)
-    column = step * _PLACES + place % _PLACES
+    column = step * width + place % width
     starts = torch.tensor(clusters.bounds, device=rows.device)
     there = best > -torch.inf
     member = torch.where(there, starts[into] + column, 0)
@@ -184,31 +193,31 @@ def _compare_some(
     found.rows[some] = clusters.order[member].int()
 
 
-def _bits(clusters: Clusters) -> int:
+def _bits(clusters: Clusters, width: int) -> int:
     """Bits that say which of the columns that compete for a place has won it."""
     largest = max(after - before for before, after in zip(clusters.bounds, clusters.bounds[1:], strict=False))
-    return (-(-largest // _PLACES) - 1).bit_length()
+    return (-(-largest // width) - 1).bit_length()
 
 
-def _similarities(queries: Tensor, rows: Tensor) -> Tensor:
-    """Products (q, l) of queries (q, d) with rows (l, d), and -inf in as many columns as make l a multiple of 32."""
-    steps = -(-len(rows) // _PLACES)
-    similarity = torch.full((len(queries), steps * _PLACES), -torch.inf, device=rows.device)
+def _similarities(queries: Tensor, rows: Tensor, width: int) -> Tensor:
+    """Products (q, l) of queries (q, d) with rows (l, d), and -inf in columns that make l a multiple of the width."""
+    steps = -(-len(rows) // width)
+    similarity = torch.full((len(queries), steps * width), -torch.inf, device=rows.device)
     torch.mm(queries, rows.T, out=similarity[:, : len(rows)])
     return similarity
 
 
-def _best_places(similarity: Tensor, columns: int, bits: int) -> Tensor:
-    """The greatest similarity (q, 32) of every 32nd column of (q, l), with which of them it is in its last bits.
+def _best_places(similarity: Tensor, columns: int, width: int, bits: int) -> Tensor:
+    """The greatest (q, w) of every w-th similarity of (q, l), with which of them it is in its last bits.
 
     Selecting the greatest with their indices takes longer than the product; maxima alone are quick. Two of a row's
     nearest that compete for one place lose one of them, and the similarity its last digits: both are only candidates.
     Overwrites the similarity.
     """
     packed = similarity.view(torch.int32)[:, :columns]
-    step = torch.arange(columns, dtype=torch.int32, device=similarity.device) // _PLACES
+    step = torch.arange(columns, dtype=torch.int32, device=similarity.device) // width
     packed.bitwise_and_(-(1 << bits)).bitwise_or_(step)
-    return similarity.view(len(similarity), -1, _PLACES).amax(dim=1)
+    return similarity.view(len(similarity), -1, width).amax(dim=1)
 
 
 def _meet(met: _Found, members: Tensor, who: Tensor, similarity: Tensor) -> None:
