@@ -43,7 +43,7 @@ def test_learned_attributes_have_the_documented_shapes(fitted, words):
     assert len(np.unique(fitted.pairs_[:, 0])) == len(np.unique(fitted.pairs_[:, 1])) == p
     assert (np.diff(fitted.pair_confidence_) <= 0).all()
     assert ((fitted.confidence_ >= 0) & (fitted.confidence_ <= 1)).all()
-    assert fitted.n_iter_ == len(fitted.history_) > 20
+    assert fitted.n_iter_ == len(fitted.history_) > 5
     assert fitted.anchor_is_seed_.sum() == 15
     assert fitted.anchor_is_seed_[:15].all()
     seeds = {(x.keys[i], y.keys[j]) for i, j in fitted.seeds_}

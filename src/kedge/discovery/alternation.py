@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from kedge.discovery.alignment import Alignment, Reading, Turned, fit_model, known_and_found, pair_moments
-from kedge.discovery.annealing import Finished, anneal, finish, finish_softly, leading_axes, match_all
+from kedge.discovery.annealing import Finished, anneal, finish, finish_softly, leading_axes
 from kedge.discovery.journal import Journal
 from kedge.discovery.judgement import Judged
 from kedge.discovery.maps import ENOUGH_KNOWN
@@ -93,8 +93,9 @@ def discover_by_alternation(
         best = finish_softly(problem, soft_sample, partial(_rotation_of, part, best.match), chosen.journal)
         judged, settled = judge(problem, best.match), True
     elif part is not problem:
-        best = match_all(problem, partial(fit_model, part, *known_and_found(part, best.match)), chosen.journal)
-        judged = judge(problem, best.match)
+        on_part = partial(fit_model, part, *known_and_found(part, best.match))
+        best = finish(problem, on_part, chosen.schedule.finish_rounds, chosen.journal.of("all"))
+        judged, settled = judge(problem, best.match), best.settled
     alignment = Alignment(best.match, tuple(journal.history), settled, chosen.schedule.whitening)
     return replace(alignment, candidates=best.candidates), judged
 

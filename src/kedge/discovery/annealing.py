@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -64,7 +64,8 @@ def anneal(
     (n, k) and (m, k) are shared coordinates that count as similarity too. They and the seeds count less and less,
     unless they are not to `fade`.
     """
-    parts = [Rows.shared(x[turn :: schedule.parts]) for turn in range(schedule.parts)]
+    count = min(schedule.parts, len(x))
+    parts = [Rows.shared(x[turn::count]) for turn in range(count)]
     kept = journal.recall("anneal", y.device)
     if kept is None:
         done, rotation, potential = 0, start(), y.new_zeros(len(y))
@@ -81,9 +82,9 @@ def anneal(
         # neither a wrong seed nor a misleading fingerprint must have the last word.
         remaining = 1 - (index - 1) / len(epsilons) if fade else 1.0
         turn = (index - 1) % len(parts)
-        source, target = unit(x[turn :: schedule.parts] @ rotation), y
+        source, target = unit(x[turn::count] @ rotation), y
         if hints is not None:
-            source = torch.cat([source, remaining * hints[0][turn :: len(parts)]], dim=1)
+            source = torch.cat([source, remaining * hints[0][turn::count]], dim=1)
             target = torch.cat([target, remaining * hints[1]], dim=1)
         plan = transport_step(Rows.shared(source), target, potential, epsilon, values=y, budget=problem.budget)
         # Of the other parts, what was found at their last turn.
@@ -139,16 +140,21 @@ def finish(
     next round reads; to all mutual pairs, where such are few. `share_before` is that of the match which the first
     reading was fitted to, if there was one.
     """
-    kept = journal.recall("finish", problem.y.device)
+    kept, candidates = journal.recall("finish", problem.y.device), None
+    if not problem.exact:  # candidates are looked for once
+        candidates = candidates_from(journal.recall("candidates", problem.y.device) or {})
     reading: Reading
-    if kept is None:
+    if kept is None or (candidates is None) != problem.exact:
         done, reading, share = 0, start(), share_before
     elif "settled" in kept:
-        return Finished(match_from(kept), bool(kept["settled"]))
+        return Finished(match_from(kept), bool(kept["settled"]), candidates)
     else:
         done, reading, share = int(kept["round"]), model_from(kept), float(kept["share"])
     for index in range(done + 1, rounds + 1):
-        compared = compare(problem, reading)
+        compared = compare(problem, reading, candidates)
+        if candidates is None and compared.candidates is not None:
+            candidates = compared.candidates
+            journal.keep("candidates", **candidates_state(candidates))
         match = compared.match()
         previous, share = share, float(match.mutual.float().mean())
         journal.tell(Step("finish", index, rounds, {"mutual": share}))
@@ -158,24 +164,13 @@ def finish(
         reading = next_reading(problem, match, probable_rows(compared, match))
         journal.keep("finish", round=index, share=share, **model_state(reading))
     journal.keep("finish", round=index, settled=settled, **match_state(match))
-    return Finished(match, settled)
+    return Finished(match, settled, candidates)
 
 
 def next_reading(problem: Problem, match: Match, probable: Tensor) -> PairModel:
     """The pair model of the seeds and the pairs in a mask (n,) of rows; of all mutual pairs, where these are few."""
     enough = int(probable.sum()) >= PAIRS_PER_DIM * min(problem.x.dim, problem.y.dim)
     return fit_model(problem, *known_and_found(problem, match, probable if enough else None))
-
-
-def match_all(problem: Problem, reading: Callable[[], Reading], journal: Journal) -> Finished:
-    """All rows matched as a reading has them, once."""
-    state = journal.recall("all", problem.y.device)
-    if state is None:
-        compared = compare(problem, reading())
-        match = compared.match()
-        state = match_state(match) | ({} if compared.candidates is None else candidates_state(compared.candidates))
-        journal.keep("all", **state)
-    return Finished(match_from(state), settled=True, candidates=candidates_from(state))
 
 
 def finish_softly(problem: Problem, sample: Problem, rotation: Callable[[], Tensor], journal: Journal) -> Finished:
@@ -192,4 +187,4 @@ def finish_softly(problem: Problem, sample: Problem, rotation: Callable[[], Tens
         found = anneal(sample, x, y, rotation, schedule, journal, fade=False)
         return Turned(found, torch.eye(problem.y.dim, dtype=found.dtype, device=found.device))
 
-    return match_all(problem, improved, journal)
+    return replace(finish(problem, improved, 1, journal), settled=True)

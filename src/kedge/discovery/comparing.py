@@ -21,16 +21,16 @@ from kedge.matching import (
 )
 
 
-def compare(problem: Problem, reading: Reading) -> Comparison:
-    """The rows of a problem by a reading; candidates are looked for, where there is need of them."""
+def compare(problem: Problem, reading: Reading, candidates: Candidates | None = None) -> Comparison:
+    """The rows of a problem by a reading; candidates are looked for, where there is need of them and none are given."""
     x = problem.x.sent(lambda rows: held(problem, reading.shared_x(rows), reading.biases, left=True))
     y = read_y(problem, reading)
     if problem.exact:
         return ExactComparison(x, y, problem.budget)
-    biases = COLUMNS_OF_A_BIAS * reading.biases
-    return CandidateComparison(
-        x, y, find_candidates(x.own, y.own, biases=biases, budget=problem.budget), problem.budget
-    )
+    if candidates is None:
+        biases = COLUMNS_OF_A_BIAS * reading.biases
+        candidates = find_candidates(x.own, y.own, biases=biases, budget=problem.budget)
+    return CandidateComparison(x, y, candidates, problem.budget)
 
 
 def compare_among(problem: Problem, x: Rows, y: Rows, candidates: Candidates | None) -> Comparison:

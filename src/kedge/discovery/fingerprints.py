@@ -17,7 +17,7 @@ from torch import Tensor
 
 from kedge.discovery.journal import Journal
 from kedge.discovery.steps import Step
-from kedge.geometry import standardise, unit, whiten
+from kedge.geometry import eigh, standardise, unit, whiten
 from kedge.matching import Rows, row_blocks, top_k
 
 _QUANTILES = 256
@@ -38,8 +38,8 @@ def fingerprints(x: Tensor, y: Tensor, budget: int, journal: Journal) -> tuple[T
         described.append(_described(rows, budget))
         journal.tell(Step("fingerprints", index, 2))
     # One basis for both sides, from the covariance of all rows together.
-    covariance = sum((rows.T @ rows).double() / len(rows) for rows in described) / 2
-    variances, axes = torch.linalg.eigh(covariance)
+    covariance = torch.stack([(rows.T @ rows).double() / len(rows) for rows in described]).mean(dim=0)
+    variances, axes = eigh(covariance)
     kept = slice(-_COMPONENTS, None)
     floor = max(torch.finfo(x.dtype).eps * float(variances[-1]), torch.finfo(x.dtype).tiny)  # also where all are alike
     basis = (axes[:, kept] / variances[kept].clamp_min(floor).sqrt()).to(x.dtype)

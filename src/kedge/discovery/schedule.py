@@ -15,7 +15,7 @@ DENSE_ROWS = 8_000
 FINISH_ROWS = 15_000
 """Up to so many rows of a space the map is finished on all of them; the last match is of all rows in any case."""
 
-FINISH_ROWS_OF_X = 10_000
+FINISH_ROWS_OF_X = 8_000
 """Where there are more, so many rows of X are taken, and the rows of Y that may be their counterparts."""
 
 SOFT_ROWS = 10_000

@@ -10,6 +10,7 @@ from kedge.geometry.canonical import (
     fit_pair_model,
     held_out_correlations,
 )
+from kedge.geometry.eigen import eigh
 from kedge.geometry.least_squares import least_squares_on_sphere, refine_rotation, ridge
 from kedge.geometry.moments import Moments, moments_of
 from kedge.geometry.normalise import centre_of, denormalise, normalise, principal_axes, standardise, unit, whiten
@@ -27,6 +28,7 @@ __all__ = [
     "choose_ridge",
     "coloured_rotation",
     "denormalise",
+    "eigh",
     "exponential_map",
     "fit_pair_model",
     "held_out_correlations",

@@ -19,6 +19,7 @@ import torch
 from scipy.optimize import isotonic_regression
 from torch import Tensor
 
+from kedge.geometry.eigen import eigh
 from kedge.geometry.moments import Moments
 from kedge.geometry.procrustes import nearest_rotation
 
@@ -47,7 +48,7 @@ class Spectrum:
     @classmethod
     def of(cls, moment: Tensor) -> Spectrum:
         """Of a mean second moment (d, d)."""
-        variances, axes = torch.linalg.eigh(moment.double())
+        variances, axes = eigh(moment.double())
         return cls(variances.flip(0).clamp_min(0), axes.flip(1))
 
     @property
@@ -254,7 +255,7 @@ def _singular_vectors(matrix: Tensor) -> tuple[Tensor, Tensor]:
     if matrix.shape[0] > matrix.shape[1]:
         right, left = _singular_vectors(matrix.T)
         return left, right
-    squares, vectors = torch.linalg.eigh(matrix @ matrix.T)
+    squares, vectors = eigh(matrix @ matrix.T)
     left = vectors.flip(1)
     values = squares.flip(0).clamp_min(0).sqrt()
     floor = 1e-10 * values[0] + torch.finfo(torch.float32).tiny

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from kedge.geometry.eigen import eigh
 from kedge.geometry.moments import Moments
 
 # Keeps the Gram matrix invertible when the rows do not span the space.
@@ -60,7 +61,7 @@ def least_squares_on_sphere(inputs: Tensor, targets: Tensor) -> Tensor:
     inputs : Tensor, shape (p, d)
     targets : Tensor, shape (p, t)
     """
-    values, axes = torch.linalg.eigh((inputs.T @ inputs).double())
+    values, axes = eigh((inputs.T @ inputs).double())
     rotated = axes.T @ (inputs.T @ targets).double()  # (d, t)
     norms = rotated.norm(dim=0)
     low = torch.full_like(norms, -float(values[0]))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from kedge.geometry.eigen import eigh
+
 # Rows worked on at once where a temporary of the size of the input would otherwise appear.
 _ROWS = 16_384
 
@@ -70,5 +72,5 @@ def principal_axes(vectors: Tensor, rank: int) -> Tensor:
 
 def _spectrum(vectors: Tensor) -> tuple[Tensor, Tensor]:
     """Ascending eigenvalues (d,) and eigenvectors (d, d) of the second moment of (n, d), in float64."""
-    variances, axes = torch.linalg.eigh((vectors.T @ vectors).double() / len(vectors))
+    variances, axes = eigh((vectors.T @ vectors).double() / len(vectors))
     return variances, axes

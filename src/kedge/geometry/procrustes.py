@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from kedge.geometry.eigen import eigh
+
 # Least share of the greatest squared singular value at which the least one is still known well enough.
 _WELL_CONDITIONED = 1e-12
 
@@ -30,10 +32,10 @@ def nearest_rotation(cross: Tensor) -> Tensor:
     """The W (dx, dy) with orthonormal rows or columns nearest to a matrix of the same shape: its polar factor.
 
     By the inverse square root of the smaller of its two Gram matrices, which takes half the time of a singular value
-    decomposition on a CPU and a quarter on a GPU; by the latter where the matrix is too close to singular for that.
+    decomposition; by the latter where the matrix is too close to singular for that.
     """
     wide = cross.shape[0] < cross.shape[1]
-    values, axes = torch.linalg.eigh(cross @ cross.T if wide else cross.T @ cross)
+    values, axes = eigh(cross @ cross.T if wide else cross.T @ cross)
     if not bool(values[0] > _WELL_CONDITIONED * values[-1]):
         left, _, right = torch.linalg.svd(cross, full_matrices=False)
         return left @ right

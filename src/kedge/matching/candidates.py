@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from kedge.matching.blocks import DEFAULT_BUDGET
-from kedge.matching.clusters import ROWS_IN_A_CLUSTER, Clusters, bounds_of
+from kedge.matching.clusters import Clusters, bounds_of
 from kedge.matching.neighbours import greatest, top_k
 from kedge.matching.processes import processes
 from kedge.matching.rows import as_rows
@@ -30,8 +30,8 @@ _QUICK_ONCE = {"cpu": 0, "cuda": 2_000_000**2}
 # Clusters are made in so many leading axes: the others tell neighbours apart, but not regions.
 _AXES = 64
 _POINTS_FOR_AXES = 20_000
-# The rows of a cluster compete for so many places among the candidates of one that looks into it: four for each.
-_PLACES = {device: rows // 4 for device, rows in ROWS_IN_A_CLUSTER.items()}
+# The rows of a cluster compete for so many places among the candidates of one that looks into it.
+_PLACES = {"cpu": 32, "cuda": 64}
 # How many clusters a row may look into, and the share of sampled rows that must meet their nearest.
 _PROBES = (8, 16, 32, 64)
 _MET = 0.995
@@ -131,7 +131,9 @@ def nearest_of(queries: Tensor, parts: Iterable[tuple[int, Tensor]], count: int,
 
 @dataclass(frozen=True)
 class _Found:
-    """Similarities (n, k) of rows and which rows of the other side (n, k) they are to; -inf where there are fewer."""
+    """Similarities (n, k) of rows and which rows of the other side (n, k) they are to; -inf and -1 where there are
+    fewer.
+    """
 
     values: Tensor
     rows: Tensor
@@ -139,7 +141,7 @@ class _Found:
     @classmethod
     def nothing(cls, count: int, like: Tensor) -> _Found:
         values = torch.full((count, KEPT), -torch.inf, device=like.device)
-        return cls(values, torch.zeros(count, KEPT, dtype=torch.int32, device=like.device))
+        return cls(values, torch.full((count, KEPT), -1, dtype=torch.int32, device=like.device))
 
 
 @dataclass(frozen=True)
@@ -153,9 +155,11 @@ class _Compared:
 def _compare(queries: Tensor, rows: Tensor, probes: Tensor, clusters: Clusters, budget: int) -> _Compared:
     """Compare each query (n, d) with all rows (m, d) of the clusters (n, p) it looks into."""
     found, met = _Found.nothing(len(queries), queries), _Found.nothing(len(rows), rows)
-    width = probes.shape[1] * _PLACES[rows.device.type]
-    # The places of a query, and their sorting; and its number in every cluster it looks into.
-    at_once = max(1, min(len(queries), 2 * budget // (width * 12 + probes.shape[1] * 24)))
+    # Of each query its places, and its number in every cluster that it looks into.
+    each = probes.shape[1] * (4 * _PLACES[rows.device.type] + 24)
+    if rows.is_cuda:  # which is quick only if much is done at once
+        budget = max(budget, torch.cuda.mem_get_info(rows.device)[0] // 4)
+    at_once = max(1, min(len(queries), 2 * budget // each))
     for begin in range(0, len(queries), at_once):
         some = slice(begin, min(begin + at_once, len(queries)))
         _compare_some(queries, rows, probes[some], some, clusters, found, met)
@@ -190,7 +194,7 @@ def _compare_some(
     there = best > -torch.inf
     member = torch.where(there, starts[into] + column, 0)
     found.values[some] = best
-    found.rows[some] = clusters.order[member].int()
+    found.rows[some] = clusters.order[member].int().masked_fill_(~there, -1)
 
 
 def _bits(clusters: Clusters, width: int) -> int:

@@ -121,8 +121,9 @@ class CandidateComparison:
         exact = _half_mean_of_nearest(nearest_of(y[contenders].float(), self.x.parts(), NEIGHBOURS, self.budget)[0])
         best = (values - exact[place]).argmax(dim=1, keepdim=True)
         same = columns.gather(1, best)[:, 0] == match.partner[drawn]
-        mutual = match.mutual[drawn]
-        return Agreement(len(drawn), float(same.float().mean()), int(mutual.sum()), float(same[mutual].float().mean()))
+        in_pairs = same[match.mutual[drawn]]
+        of_pairs = float(in_pairs.float().mean()) if len(in_pairs) else 1.0  # not NaN, which JSON does not know
+        return Agreement(len(drawn), float(same.float().mean()), len(in_pairs), of_pairs)
 
 
 @dataclass(frozen=True)
