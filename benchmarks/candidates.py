@@ -12,7 +12,7 @@ candidates in a second run, and in one with a single thread.
 
 `kedge` is `find_candidates`, which chooses how many clusters to look into. `looking` is what it is made of, with given
 numbers: each row of both sides looks into p clusters of the other, or only those of X do, into 2 p, which is as many
-comparisons. FAISS and usearch leave out the two columns of biases, and compare by distance, as kedge does to choose
+comparisons. FAISS and usearch leave out the columns of biases, and compare by distance, as kedge does to choose
 clusters: an inner product with biases is no distance. They are optional; the table is that of benchmarks/growth.py:
 
     pip install faiss-cpu usearch
@@ -39,7 +39,7 @@ from kedge.discovery.alignment import fit_model, read_rows
 from kedge.discovery.devices import load_normalised
 from kedge.discovery.problem import Problem
 from kedge.experiments.pairs_of_spaces import draw_task, load_pair
-from kedge.matching import DEFAULT_BUDGET, candidates, find_candidates, hubness
+from kedge.matching import COLUMNS_OF_A_BIAS, DEFAULT_BUDGET, candidates, find_candidates, hubness, in_halves
 from kedge.matching.candidates import KEPT
 from kedge.matching.clusters import ROWS_IN_A_CLUSTER, Clusters
 from kedge.spaces import read_embeddings
@@ -126,9 +126,10 @@ def make_spaces(name: str, arguments: argparse.Namespace) -> Spaces:
     none = torch.zeros(0, dtype=torch.int64)
     problem = Problem(left, right, none, none, DEFAULT_BUDGET, exact=False)
     model = fit_model(problem, torch.from_numpy(some), torch.from_numpy(truth[some]))
-    a, b = (rows.own for rows in read_rows(problem, model))
+    coordinates = read_rows(problem, model)
+    a, b = (in_halves(rows.own, model.biases, left=left) for rows, left in zip(coordinates, (True, False), strict=True))
     sample = torch.randperm(len(a), generator=torch.Generator().manual_seed(2))[:SAMPLE]
-    return Spaces(a, b, model.biases, sample, exact_partners(a.float(), b.float(), sample))
+    return Spaces(a, b, COLUMNS_OF_A_BIAS * model.biases, sample, exact_partners(a.float(), b.float(), sample))
 
 
 def load(name: str, arguments: argparse.Namespace) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -217,13 +218,20 @@ def looking(spaces: Spaces, _: int) -> Iterator[Answer]:
     began = time.perf_counter()
     axes = candidates._leading_axes(spaces.b, spaces.biases)
     points = [candidates._along(rows, axes) for rows in (spaces.a, spaces.b)]
-    clusters = [Clusters.of(each) for each in points]
-    for each in clusters:
-        each.members(0)  # sorts them
+    of_b = sorted_clusters(points[1])
+    one_built = time.perf_counter() - began
+    of_a = sorted_clusters(points[0])
     both_built = time.perf_counter() - began
     for probes in PROBES:
-        yield both_look(spaces, points, clusters, probes, both_built)
-        yield one_looks(spaces, points, clusters, 2 * probes, both_built)
+        yield both_look(spaces, points, [of_a, of_b], probes, both_built)
+        yield one_looks(spaces, points[0], of_b, 2 * probes, one_built)
+
+
+def sorted_clusters(points: Tensor) -> Clusters:
+    """Clusters of points (n, e) that know their members."""
+    clusters = Clusters.of(points)
+    clusters.members(0)
+    return clusters
 
 
 def both_look(spaces: Spaces, points: list[Tensor], clusters: list[Clusters], probes: int, built: float) -> Answer:
@@ -236,10 +244,10 @@ def both_look(spaces: Spaces, points: list[Tensor], clusters: list[Clusters], pr
     return Answer(f"both look into {probes}", built + time.perf_counter() - began, built, of_a, of_b)
 
 
-def one_looks(spaces: Spaces, points: list[Tensor], clusters: list[Clusters], probes: int, built: float) -> Answer:
+def one_looks(spaces: Spaces, points: Tensor, clusters: Clusters, probes: int, built: float) -> Answer:
     """Only rows of X look; those of Y have met who looked into their cluster."""
     began = time.perf_counter()
-    forth = compare(spaces.a, spaces.b, points[0], clusters[1], probes)
+    forth = compare(spaces.a, spaces.b, points, clusters, probes)
     nothing = [candidates._Found.nothing(len(rows), rows) for rows in (spaces.a, spaces.b)]
     of_a = candidates._merged(forth.of_queries, nothing[0])
     of_b = candidates._merged(forth.of_members, nothing[1])

@@ -122,8 +122,8 @@ def test_discover_json_and_options(folder, capsys, tmp_path):
         "--no-center", "--min-confidence", "0.9", "--out", tmp_path / "run",
     )  # fmt: skip
     assert set(result) == {
-        "run", "report", "health", "anchors", "pairs", "expected_precision", "unmatched", "whitening", "maps",
-        "doubtful_seeds", "seconds",
+        "run", "report", "health", "anchors", "pairs", "expected_precision", "unmatched", "approximate", "whitening",
+        "maps", "doubtful_seeds", "seconds",
     }  # fmt: skip
     assert result["anchors"] == 3
     assert result["whitening"] == 0

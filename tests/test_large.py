@@ -7,10 +7,12 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
+from conftest import rotated_spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,6 +28,7 @@ from kedge.discovery.problem import Problem
 from kedge.discovery.sampling import dense_sample
 from kedge.discovery.schedule import schedules_for
 from kedge.discovery.start import rotation_with_seeds
+from kedge.discovery.steps import Step
 from kedge.geometry import centre_of, nearest_rotation, normalise, principal_axes, unit
 from kedge.matching import DEFAULT_BUDGET, Rows, balanced, candidates, epsilon_schedule, transport_step
 from kedge.spaces.pairs import read_table, write_table
@@ -119,6 +122,7 @@ def test_candidates_without_a_part_to_finish_on(rotated):
     assert (found.match_ == np.arange(300)).mean() > 0.99
 
 
+@pytest.mark.thorough
 def test_finishing_on_a_part_gives_nearly_the_same_matches(spaces, exact):
     with small_limits(finish=(ROWS - 1, 900)):
         found = fit(spaces)
@@ -145,7 +149,9 @@ LOST = {
 }
 
 
-@pytest.mark.parametrize("lost", LOST)
+@pytest.mark.parametrize(
+    "lost", ["part", *(pytest.param(name, marks=pytest.mark.thorough) for name in LOST if name != "part")]
+)
 def test_a_stopped_discovery_through_candidates_goes_on_to_the_same_result(approximate, spaces, tmp_path, lost):
     undisturbed, states = approximate
     shutil.copytree(states, tmp_path / "states")
@@ -268,6 +274,9 @@ def test_dense_samples_hold_the_same_items_far_more_often_than_chance(rotated):
     items_y = {item_of_y[tuple(row)] for row in sample.y.own.tolist()}
     assert len(items_x) == len(sample.x)
     assert len(items_x & items_y) > 2.5 * 500 * 500 / 3000
+    # With no more rows than are drawn to tell density by, it is that among all.
+    nearest = (problem.x.own @ problem.x.own.T).topk(4, dim=1).values[:, -1]
+    assert items_x >= set(nearest.topk(500).indices[:490].tolist())
 
 
 def test_a_dense_sample_of_few_rows_is_all_of_them(rotated):
@@ -309,7 +318,9 @@ def started(problem: Problem) -> torch.Tensor:
 
 
 def annealed(problem: Problem, schedule: Schedule, journal: Journal | None = None, hints=None) -> torch.Tensor:
-    return anneal(problem, problem.x.own, problem.y.own, lambda: started(problem), schedule, journal or Journal(), hints)
+    return anneal(
+        problem, problem.x.own, problem.y.own, lambda: started(problem), schedule, journal or Journal(), hints
+    )
 
 
 @given(st.integers(1, 20), st.integers(1, 20), st.integers(0, 1000))
@@ -339,13 +350,33 @@ def test_in_one_part_each_round_is_one_sinkhorn_step(turned, monkeypatch, with_h
         source, target = unit(x @ rotation), y
         if hints:
             source, target = (
-                torch.cat([side, remaining * hint], dim=1)
-                for side, hint in zip((source, target), hints, strict=True)
+                torch.cat([side, remaining * hint], dim=1) for side, hint in zip((source, target), hints, strict=True)
             )
         plan = transport_step(source, target, potential, epsilon, values=y)
         potential = plan.potential
         rotation = rotation_with_seeds((x.T @ plan.targets).double(), x, y, problem, 0.1 * remaining)
     torch.testing.assert_close(annealed(problem, schedule, hints=hints), rotation, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("parts", [2, 3])
+def test_in_parts_each_round_learns_from_the_last_plans_of_all(turned, monkeypatch, parts):
+    """By hand: the rows of one part are sent anew, the columns get what all parts sent last."""
+    monkeypatch.setattr(annealing, "_SHARP", 2.0)  # never
+    problem, _ = turned
+    x, y = problem.x.own, problem.y.own
+    rotation, potential = started(problem), torch.zeros(len(y))
+    crosses, shares, rows = {}, {}, {}
+    for index, epsilon in enumerate(epsilon_schedule(0.1, 0.02, 5)):
+        turn = index % parts
+        part = x[turn::parts]
+        plan = ((unit(part @ rotation) @ y.T + potential) / epsilon).softmax(dim=1)
+        crosses[turn], shares[turn], rows[turn] = (part.T @ plan @ y).double(), plan.mean(dim=0), len(part)
+        received = torch.stack(list(shares.values())).mean(dim=0)
+        potential = potential - epsilon * (received * len(y)).log() / len(shares)
+        cross = sum(crosses.values()) * len(x) / sum(rows.values())
+        rotation = rotation_with_seeds(cross, x, y, problem, 0.1 * (1 - index / 5))
+    found = annealed(problem, Schedule(anneal_rounds=5, parts=parts))
+    torch.testing.assert_close(found, rotation, rtol=0, atol=1e-3)
 
 
 @pytest.mark.parametrize("parts", [2, 3])
@@ -400,25 +431,21 @@ def test_annealing_ends_when_plans_are_sharp_and_stays_ended(turned, tmp_path):
 def test_annealing_in_parts_goes_on_after_any_round(turned, tmp_path, parts):
     problem, _ = turned
     schedule = Schedule(anneal_rounds=7, parts=parts)
-    undisturbed = annealed(problem, schedule)
-
-    class Stopped(Exception):
-        pass
-
-    def stop(step) -> None:
-        if step.index % 2 == 0:
-            raise Stopped
-
+    undisturbed = Journal()
+    expected = annealed(problem, schedule, undisturbed)
     checkpoint = Checkpoint(tmp_path / "states")
     checkpoint.open({}, {})
-    for last in (False, True):
-        journal = Journal(None if last else stop, checkpoint)
-        try:
-            found = annealed(problem, schedule, journal)
-        except Stopped:
-            found = None
-    assert found is not None
-    assert torch.equal(found, undisturbed)
+
+    def stop(at: int, step: Step) -> None:
+        if step.index == at:
+            raise KeyboardInterrupt
+
+    for at in range(1, len(undisturbed.history) + 1):  # each gets one round further
+        with pytest.raises(KeyboardInterrupt):
+            annealed(problem, schedule, Journal(partial(stop, at), checkpoint))
+    steps: list[Step] = []
+    assert torch.equal(annealed(problem, schedule, Journal(steps.append, checkpoint)), expected)
+    assert steps == undisturbed.history[-1:]
 
 
 # -- fingerprints ---------------------------------------------------------------------------------
@@ -441,8 +468,6 @@ def test_profiles_are_sorted_as_torch_does(n, m, threads, seed):
 @pytest.fixture(scope="module")
 def half_files(tmp_path_factory) -> list[str]:
     """Two .npy files of float16, of an odd number of dimensions, the second the first rotated, and one of seeds."""
-    from conftest import rotated_spaces
-
     path = tmp_path_factory.mktemp("halves")
     keys = [f"r{row}" for row in range(150)]
     for name, vectors in zip(("x.npy", "y.npy"), rotated_spaces(n=150, dim=15, noise=0.02), strict=True):

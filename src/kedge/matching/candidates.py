@@ -32,6 +32,8 @@ _AXES = 64
 _POINTS_FOR_AXES = 20_000
 # The rows of a cluster compete for so many places among the candidates of one that looks into it.
 _PLACES = {"cpu": 32, "cuda": 64}
+# Numbers that one tensor may hold; with more than 2**31, GPU kernels that count in 32 bits read elsewhere.
+_NUMBERS = 2**30
 # How many clusters a row may look into, and the share of sampled rows that must meet their nearest.
 _PROBES = (8, 16, 32, 64)
 _MET = 0.995
@@ -159,7 +161,8 @@ def _compare(queries: Tensor, rows: Tensor, probes: Tensor, clusters: Clusters, 
     each = probes.shape[1] * (4 * _PLACES[rows.device.type] + 24)
     if rows.is_cuda:  # which is quick only if much is done at once
         budget = max(budget, torch.cuda.mem_get_info(rows.device)[0] // 4)
-    at_once = max(1, min(len(queries), 2 * budget // each))
+    most = _NUMBERS // (probes.shape[1] * _PLACES[rows.device.type])
+    at_once = max(1, min(len(queries), 2 * budget // each, most))
     for begin in range(0, len(queries), at_once):
         some = slice(begin, min(begin + at_once, len(queries)))
         _compare_some(queries, rows, probes[some], some, clusters, found, met)
