@@ -289,13 +289,16 @@ def _compared(
 def course_of(run: AnchorDiscovery) -> Course:
     """How a fit went."""
     pairs, usual = len(run.pairs_), Course(directions=0)
+    rounds = [step.index for step in run.history_ if step.stage == "finish"]
+    first = next((place for place in range(1, len(rounds)) if rounds[place] == 1), len(rounds))
     tested = min(pairs, usual.tested)
     return Course(
         directions=len(run.model_.correlations),
         seeds=len(run.seeds_),
         anchors=len(run.anchors_x_),
         anneal_rounds=sum(step.stage == "anneal" for step in run.history_),
-        finish_rounds=sum(step.stage == "finish" for step in run.history_),
+        finish_rounds=first,
+        all_rounds=len(rounds) - first,
         tested=tested,
         folds_tested=math.ceil(tested * usual.map_folds / max(pairs, 1)),
     )

@@ -181,8 +181,8 @@ class Course:
 
     `directions` are those of the pair model. Annealing stops when it is sharp, and then took fewer `anneal_rounds` than
     the schedule has. Where a space has more than `finish_rows` rows, `part_x` rows of X and `part_y` of Y are finished
-    on (at most three for each of X). Maps were compared on `tested` pairs of `folds_tested` folds. The numbers of
-    rounds, rows and folds are those of `kedge.discovery`.
+    on (at most three for each of X), and then all rows in `all_rounds`. Maps were compared on `tested` pairs of
+    `folds_tested` folds. The numbers of rounds, rows and folds are those of `kedge.discovery`.
     """
 
     directions: int
@@ -191,6 +191,7 @@ class Course:
     schedule: Schedule = BRIEF
     anneal_rounds: int = BRIEF.anneal_rounds
     finish_rounds: int = 3
+    all_rounds: int = 2
     finish_rows: int = FINISH_ROWS
     part_x: int = FINISH_ROWS_OF_X
     part_y: int = 3 * FINISH_ROWS_OF_X
@@ -242,35 +243,40 @@ def _annealed(model: Model, x: Held, y: Held, course: Course) -> dict[tuple[str,
 
 
 def _finished(model: Model, x: Held, y: Held, course: Course) -> dict[tuple[str, str], Traffic]:
-    """Rounds over all rows; where they are many, over a part of them that every process holds."""
+    """Rounds over all rows; where they are many, over a part of them that every process holds, and then over all."""
     on_x, on_y = course.to_finish_on(x, y)
-    widths = [min(course.schedule.rank, y.width), *[course.directions + 2] * (course.finish_rounds - 1)]
-    matches = [model.match_csls(on_x.read(width), on_y.read(width)) for width in widths]
-    choices = [model.choices(on_x.read(width), on_y.read(width), course.choices) for width in widths[:-1]]
-    fits = repeated(course.finish_rounds - 1, model.fit_model(on_x, on_y, course.directions))
-    passes = {} if on_x is x else {("finish", "part to finish on"): model.part(x, y, on_x.rows, on_y.rows)}
-    return passes | {
-        ("finish", "matches"): together(*matches),
-        ("finish", "second choices"): together(*choices),
-        ("finish", "moments of pairs"): together(fits, model.spectra(on_x, on_y)),
+    width = course.directions + 2
+    passes = _rounds(
+        model, on_x, on_y, course, [min(course.schedule.rank, y.width), *[width] * (course.finish_rounds - 1)]
+    )
+    if on_x is not x:
+        passes["finish", "part to finish on"] = model.part(x, y, on_x.rows, on_y.rows)
+        for (stage, name), told in _rounds(model, x, y, course, [width] * course.all_rounds).items():
+            passes[stage, f"{name}, all rows"] = told
+        passes["finish", "model of the part"] = model.fit_model(on_x, on_y, course.directions)
+    return passes
+
+
+def _rounds(model: Model, x: Held, y: Held, course: Course, widths: list[int]) -> dict[tuple[str, str], Traffic]:
+    """Rounds of finishing, each in so many coordinates."""
+    fits = repeated(len(widths) - 1, model.fit_model(x, y, course.directions))
+    return {
+        ("finish", "matches"): together(*(model.match_csls(x.read(width), y.read(width)) for width in widths)),
+        ("finish", "second choices"): together(
+            *(model.choices(x.read(width), y.read(width), course.choices) for width in widths[:-1])
+        ),
+        ("finish", "moments of pairs"): together(fits, model.spectra(x, y)),
     }
 
 
 def _judged(model: Model, x: Held, y: Held, course: Course) -> dict[tuple[str, str], Traffic]:
-    """What was finished on is judged; if that is a part, all rows are matched as it has them, and judged again.
-
-    The latter is told to nobody as a step of its own: it counts in what follows.
-    """
+    """What was finished on is judged; if that is a part, all rows are too in the end, which counts in what follows."""
     on_x, on_y = course.to_finish_on(x, y)
     passes = {
         ("health", "sample recognised"): _sample_recognised(model, on_x, on_y, course),
         ("health", "random start"): _random_start(model, x, y, course),
     }
     if on_x is not x:
-        width = course.directions + 2
-        passes["confidence", "match of all rows, to be read"] = together(
-            model.fit_model(on_x, on_y, course.directions), model.match_csls(x.read(width), y.read(width))
-        )
         passes["confidence", "sample recognised"] = _sample_recognised(model, x, y, course)
     return passes
 
@@ -313,13 +319,9 @@ def _read(model: Model, x: Held, y: Held, course: Course) -> dict[tuple[str, str
     width = y.width + 1 + course.folds
     honest_x, honest_y = x.read(width), y.read(width)
     seeds = together(*(model.take(rows, course.seeds) for rows in (honest_x, honest_y)))
-    finished_on_all = course.to_finish_on(x, y) == (x, y)
-    spectra = Traffic() if finished_on_all else model.spectra(x, y)  # else they are those of finishing
     takes = [model.take(space, count) for space in (x, y) for count in (course.anchors, course.seeds)]
     return {
-        ("confidence", "moments of folds"): together(
-            spectra, model.cross_fitted(x, y, course.directions, course.folds)
-        ),
+        ("confidence", "moments of folds"): model.cross_fitted(x, y, course.directions, course.folds),
         ("confidence", "seeds"): together(seeds, call("sum", course.seeds * INDEX)),
         ("confidence", "match of all rows"): model.match_csls(honest_x, honest_y),
         ("confidence", "second choices"): model.choices(honest_x, honest_y, course.choices),

@@ -260,14 +260,17 @@ def _require_memory(arguments: argparse.Namespace, x: Embeddings, y: Embeddings)
     """Refuse spaces that this machine cannot hold."""
     from kedge.discovery.devices import resolve_device
     from kedge.discovery.schedule import FINGERPRINT_ROWS
-    from kedge.matching import processes
+    from kedge.matching import exact_is_quick, processes
     from kedge.spaces.memory import require_memory
 
-    if resolve_device(arguments.device).type != "cpu":
+    device = resolve_device(arguments.device)
+    if device.type != "cpu":
         return
     # Both spaces are held normalised and in shared coordinates.
     shared = y.dim + _SHARED_BESIDES  # as confidence reads them; canonical ones are fewer
-    held = 4 * (len(x) * (x.dim + shared) + len(y) * (y.dim + shared))
+    exact = arguments.exact or exact_is_quick(len(x), len(y), device)
+    number = 4 if exact else 2  # bytes; where rows are many, they are held in half precision
+    held = number * (len(x) * (x.dim + shared) + len(y) * (y.dim + shared))
     each = arguments.memory + held // processes().count
     each += _FINGERPRINT_BYTES * (min(len(x), FINGERPRINT_ROWS) + min(len(y), FINGERPRINT_ROWS))
     needed = each * int(os.environ.get("LOCAL_WORLD_SIZE", "1"))

@@ -82,7 +82,7 @@ class AnchorDiscovery(Parameters):
         What matching multiplies in on a GPU (it adds up in float32); a CPU always uses float32.
     exact : bool
         Compare all rows with all, however long it takes. Otherwise, where there are more than some 30,000 rows on a CPU
-        (700,000 on a GPU), a row is compared with candidates, and `as_exact_` says how often that came to the same.
+        (200,000 on a GPU), a row is compared with candidates, and `as_exact_` says how often that came to the same.
     random_state : int
         The same number gives the same answer on the same machine.
     checkpoint : path, optional
