@@ -319,7 +319,14 @@ def started(problem: Problem) -> torch.Tensor:
 
 def annealed(problem: Problem, schedule: Schedule, journal: Journal | None = None, hints=None) -> torch.Tensor:
     return anneal(
-        problem, problem.x.own, problem.y.own, lambda: started(problem), schedule, journal or Journal(), hints
+        problem,
+        problem.x.own,
+        problem.y.own,
+        lambda: started(problem),
+        schedule,
+        journal or Journal(),
+        hints,
+        until_sharp=True,
     )
 
 

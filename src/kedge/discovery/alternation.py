@@ -197,5 +197,5 @@ def _turned(ground: _Ground, schedule: Schedule, journal: Journal) -> Turned:
     x, y = unit(sample.x.gathered() @ ground.axes_x), unit(sample.y.gathered() @ ground.axes_y)
     start = partial(rotation_at_start, ground.shared_x, ground.shared_y, x, y, sample)
     hints = (ground.shared_x, ground.shared_y) if schedule.fingerprints else None
-    rotation = anneal(sample, x, y, start, schedule, journal, hints)
+    rotation = anneal(sample, x, y, start, schedule, journal, hints, until_sharp=True)
     return Turned(ground.whitening_x @ ground.axes_x @ rotation, ground.whitening_y @ ground.axes_y)

@@ -35,7 +35,7 @@ counterpart, if not to itself, and many of them say more than a few that are rig
 
 # The soft finish: a rotation only, in so many rounds, from warm to not so cold.
 _SOFT_ROUNDS, _WARM, _COOL = 15, 0.1, 0.04
-# Annealing is over when rows are so sure of their partners, on average: finishing does the rest.
+# Annealing may be over when rows are so sure of their partners, on average: finishing does the rest.
 _SHARP = 0.8
 # The hard finish stops when the share of mutual pairs moves by less.
 _SETTLED = 0.002
@@ -56,13 +56,14 @@ def anneal(
     hints: tuple[Tensor, Tensor] | None = None,
     *,
     fade: bool = True,
+    until_sharp: bool = False,
 ) -> Tensor:
     """A better rotation (kx, ky) between coordinates x (n, kx) and y (m, ky) of the problem's rows.
 
     Each round takes one Sinkhorn step between a part of x that has its turn, rotated, and y at a falling epsilon, and
     a new rotation from all of x to where the last plans of its parts send it. `start` gives the first one. `hints`
     (n, k) and (m, k) are shared coordinates that count as similarity too. They and the seeds count less and less,
-    unless they are not to `fade`.
+    unless they are not to `fade`. It may be over early, if only `until_sharp`.
     """
     count = min(schedule.parts, len(x))
     parts = [Rows.shared(x[turn::count]) for turn in range(count)]
@@ -74,7 +75,7 @@ def anneal(
     else:
         done, rotation, potential = int(kept["round"]), kept["rotation"], kept["potential"]
         crosses, received = kept["crosses"], kept["received"]
-        if float(kept["sharpness"]) >= _SHARP:
+        if until_sharp and float(kept["sharpness"]) >= _SHARP:
             return rotation
     epsilons = epsilon_schedule(schedule.epsilon_start, schedule.epsilon_end, schedule.anneal_rounds)
     for index, epsilon in enumerate(epsilons[done:], start=done + 1):
@@ -104,7 +105,7 @@ def anneal(
             received=received,
             sharpness=plan.sharpness,
         )
-        if plan.sharpness >= _SHARP:
+        if until_sharp and plan.sharpness >= _SHARP:
             break
     return rotation
 
