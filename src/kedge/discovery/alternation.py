@@ -87,17 +87,16 @@ def discover_by_alternation(
         further = partial(fit_model, part, *known_and_found(part, best.match))
         best = finish(part, further, rounds_left, chosen.journal.of("further"), share_before=best.share)
         judged = judge(part, best.match)
-    settled = best.settled
     if disjoint or (judged.recognition.share < _FEW_RECOGNISED and not _knows_enough(problem)):
         soft_sample = problem.sample(SOFT_ROWS, generator)
         best = finish_softly(problem, soft_sample, partial(_rotation_of, part, best.match), chosen.journal)
-        judged, settled = judge(problem, best.match), True
+        judged = judge(problem, best.match)
     elif part is not problem:
         on_part = partial(fit_model, part, *known_and_found(part, best.match))
         best = finish(problem, on_part, chosen.schedule.finish_rounds, chosen.journal.of("all"))
-        judged, settled = judge(problem, best.match), best.settled
-    alignment = Alignment(best.match, tuple(journal.history), settled, chosen.schedule.whitening)
-    return replace(alignment, candidates=best.candidates), judged
+        judged = judge(problem, best.match)
+    history, whitening = tuple(journal.history), chosen.schedule.whitening
+    return Alignment(best.match, history, best.settled, whitening, candidates=best.candidates), judged
 
 
 def _to_finish_on(problem: Problem, some_x: Tensor, start: Callable[[], Reading], journal: Journal) -> Problem:

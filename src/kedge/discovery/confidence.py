@@ -19,7 +19,7 @@ from kedge.discovery.judgement import Judged
 from kedge.discovery.problem import Problem
 from kedge.discovery.recognition import Choices, Recognition, count_recognised, pair_probabilities
 from kedge.discovery.steps import Step
-from kedge.matching import Agreement, CandidateComparison, Comparison, Match
+from kedge.matching import Agreement, Comparison, Match
 
 # Rows that are in no pair: how often their candidate is right all the same, as a share of how often the least sure
 # pair is, depending on whether it is in a pair with another row. Seen on words and images; the one thing here that is
@@ -79,7 +79,7 @@ def measure_confidence(
     journal.tell(Step("confidence", 1, 2))
     match = match_from(state)
     choices = Choices.of(honest, match, torch.Generator().manual_seed(0))
-    as_exact = honest.as_exact(match) if isinstance(honest, CandidateComparison) else None
+    as_exact = honest.as_exact(match)
     journal.tell(Step("confidence", 2, 2))
     seemingly = count_recognised(choices)
     recognition = seemingly.less(1.0 if disjoint else judged.illusion)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from kedge.discovery.alignment import fit_model, pair_moments
-from kedge.discovery.comparing import compare_among, held, read_y
+from kedge.discovery.comparing import compare, compare_among, held
 from kedge.discovery.problem import Problem
 from kedge.geometry import Moments
 from kedge.matching import Candidates, Comparison, Rows, processes
@@ -35,8 +35,7 @@ def cross_fitted(
     """
     model = fit_model(problem, rows_x, rows_y)
     if model.ridge == 0:  # too few pairs for a model, let alone for several
-        x = problem.x.sent(lambda rows: held(problem, model.shared_x(rows), model.biases, left=True))
-        return compare_among(problem, x, read_y(problem, model), candidates)
+        return compare(problem, model, candidates)
     fold = torch.randint(folds, (len(problem.x),), generator=generator).to(problem.x.device)
     of_folds = [pair_moments(problem, rows_x[fold[rows_x] == i], rows_y[fold[rows_x] == i]) for i in range(folds)]
     of_all = reduce(Moments.__add__, of_folds)

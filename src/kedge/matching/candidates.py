@@ -38,6 +38,8 @@ _NUMBERS = 2**30
 _PROBES = (8, 16, 32, 64)
 _MET = 0.995
 _SAMPLE = 1000
+# Rows whose numbers are float32 at once.
+_ROWS = 16_384
 
 
 @dataclass(frozen=True)
@@ -94,9 +96,6 @@ def _along(rows: Tensor, axes: Tensor) -> Tensor:
     for begin in range(0, len(rows), _ROWS):
         points[begin : begin + _ROWS] = (rows[begin : begin + _ROWS].float() @ axes).to(rows.dtype)
     return points
-
-
-_ROWS = 16_384
 
 
 def _enough_probes(

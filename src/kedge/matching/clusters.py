@@ -15,6 +15,8 @@ ROWS_IN_A_CLUSTER = {"cpu": 128, "cuda": 1024}
 
 # Lloyd's rounds, and points a cluster that take part in them: clusters that are better still find hardly more.
 _ROUNDS, _POINTS = 6, 24
+# Points that are float32 at once.
+_AT_ONCE = 65_536
 
 
 @dataclass(frozen=True)
@@ -68,9 +70,6 @@ def nearest_centres(points: Tensor, centres: Tensor, count: int, budget: int = D
             best = block.argmax(dim=1, keepdim=True) if count == 1 else block.topk(count, dim=1).indices
             nearest[begin + rows.start : begin + rows.stop] = best
     return nearest
-
-
-_AT_ONCE = 65_536
 
 
 def bounds_of(labels: Tensor, count: int) -> list[int]:

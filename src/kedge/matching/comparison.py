@@ -45,6 +45,9 @@ class Comparison(Protocol):
     def second_margins(self, match: Match, rows: Tensor, *, of_y: bool = False) -> Tensor:
         """Margins (k,) that rows (k,) of x, or of y, would have with their second best partner, without the best."""
 
+    def as_exact(self, match: Match) -> Agreement | None:
+        """How many of a sample of rows have the partner that a comparison with all rows gives them; None if all do."""
+
 
 @dataclass(frozen=True)
 class ExactComparison:
@@ -65,6 +68,9 @@ class ExactComparison:
         if of_y:
             sides, hubness = sides[::-1], hubness[::-1]
         return second_margins(*sides, rows, *hubness, budget=self.budget)
+
+    def as_exact(self, match: Match) -> None:
+        """See `Comparison.as_exact`."""
 
 
 @dataclass(frozen=True)
