@@ -15,8 +15,8 @@ demo: $(VENV)/.core
 test: check
 	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n 2 --dist loadfile
 
-test-all: check
-	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -m "not slow and not gpu"
+test-all: test
+	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -m "thorough and not slow and not gpu"
 
 test-slow: check
 	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -m "slow and not gpu"

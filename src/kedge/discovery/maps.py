@@ -186,6 +186,7 @@ class _Trial:
     partners: Tensor
     centre: Tensor | None
     partners_nearest: Tensor
+    budget: int
 
     @classmethod
     def of(
@@ -196,17 +197,20 @@ class _Trial:
         index = denormalise(problem.y.take(drawn), centre)
         partners = torch.searchsorted(drawn, rows_y)
         nearest = _nearest(index[partners], index, problem.budget)
-        return cls(problem.x.take(rows_x), index, partners, centre, nearest)
+        return cls(problem.x.take(rows_x), index, partners, centre, nearest, problem.budget)
 
     def scores(self, matrix: Tensor) -> Tensor:
         """Reciprocal ranks of the partners, and overlaps with what they would find (2, t)."""
         queries = denormalise(unit(self.queries @ matrix.to(self.queries.dtype)), self.centre)
-        similarity = queries @ self.index.T
-        own = similarity.gather(1, self.partners[:, None])
-        rank = (similarity > own).sum(dim=1) + 1
-        nearest = similarity.topk(self.partners_nearest.shape[1], dim=1).indices
-        shared = (nearest[:, :, None] == self.partners_nearest[:, None, :]).any(dim=2).double().mean(dim=1)
-        return torch.stack([1 / rank.double(), shared])
+        parts = []
+        for rows, similarity in row_blocks(queries, self.index, self.budget):
+            own = similarity.gather(1, self.partners[rows, None])
+            rank = (similarity > own).sum(dim=1) + 1
+            theirs = self.partners_nearest[rows]
+            nearest = similarity.topk(theirs.shape[1], dim=1).indices
+            shared = (nearest[:, :, None] == theirs[:, None, :]).any(dim=2).double().mean(dim=1)
+            parts.append(torch.stack([1 / rank.double(), shared]))
+        return torch.cat(parts, dim=1)
 
 
 def _nearest(queries: Tensor, index: Tensor, budget: int) -> Tensor:
