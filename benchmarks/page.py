@@ -2,9 +2,13 @@
 
     python benchmarks/page.py --data DIR            the easy pair, 20,000 words
     python benchmarks/page.py --data DIR --limit 5000
+    python benchmarks/page.py --data DIR --explore 1000000     the live form, with so many made-up rows a side
 
 Checks first that the page shows the run: its pairs, and what a search in it finds. The browser is Chromium without a
 GPU, driven by Playwright; times are the page's own, from the request on, each in a new window.
+
+With `--explore`, Y is X turned, with noise; the run was fitted to the first 5,000 rows, and is then said to have found
+all pairs. Measured are the start from spaces in memory, the process's memory with them, and questions.
 """
 
 from __future__ import annotations
@@ -21,10 +25,11 @@ from pathlib import Path
 import numpy as np
 from playwright.sync_api import Browser, sync_playwright
 
-from kedge import AnchorDiscovery, write_embeddings
+from kedge import AnchorDiscovery, Embeddings, write_embeddings
 from kedge.experiments.pairs_of_spaces import WORD_PAIRS, draw_task, load_pair
+from kedge.report import Explorer
 from kedge.tasks import search
-from setting import add_data_option, describe_machine
+from setting import add_data_option, describe_machine, peak_megabytes
 
 READY = "html[data-ready]"
 MOMENTS = {
@@ -42,8 +47,12 @@ def main() -> None:
     parser.add_argument("--pair", choices=WORD_PAIRS, default="easy")
     parser.add_argument("--limit", type=int, help="only so many words")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--explore", type=int, metavar="ROWS", help="measure the live form, with so many rows a side")
     parser.add_argument("--browser", default=os.environ.get("KEDGE_BROWSER") or shutil.which("chromium"))
     arguments = parser.parse_args()
+    if arguments.explore:
+        explore(arguments.explore, arguments.repeats)
+        return
     task = draw_task(load_pair(arguments.data, arguments.pair, arguments.limit), 0)
     discovery = AnchorDiscovery(device="cpu").fit(task.x, task.y, task.seeds, task.anchors)
     with tempfile.TemporaryDirectory() as scratch, sync_playwright() as driver:
@@ -65,6 +74,45 @@ def main() -> None:
         print(f"| kedge report {' '.join(options)} | {spread(np.array(seconds))} |")
     for name, seconds in zip(MOMENTS.values(), opening.T, strict=True):
         print(f"| opened: {name} | {spread(seconds)} |")
+
+
+def explore(rows: int, repeats: int, dim: int = 100, fitted_to: int = 5000) -> None:
+    """Start the live form, and ask it."""
+    chance = np.random.default_rng(0)
+    centres = chance.standard_normal((2000, dim), dtype=np.float32)
+    x = centres[chance.integers(len(centres), size=rows)] + 0.7 * chance.standard_normal((rows, dim), dtype=np.float32)
+    rotation = np.linalg.qr(chance.standard_normal((dim, dim)))[0].astype(np.float32)
+    y = x @ rotation + 0.1 * chance.standard_normal((rows, dim), dtype=np.float32)
+    keys = [f"key {row}" for row in range(rows)]
+    some = (Embeddings(keys[:fitted_to], side[:fitted_to]) for side in (x, y))
+    discovery = AnchorDiscovery(device="cpu").fit(*some, [(row, row) for row in range(1000)])
+    discovery.pairs_ = np.stack([np.arange(rows)] * 2, axis=1)
+    discovery.pair_keys_ = list(zip(keys, keys, strict=True))
+    discovery.pair_confidence_ = np.linspace(1, 0.5, rows, dtype=np.float32)
+    discovery.unmatched_keys_x_, discovery.unmatched_keys_y_ = [], []
+    began = time.perf_counter()
+    explorer = Explorer(discovery, Embeddings(keys, x, "x"), Embeddings(keys, y, "y"), run="RUN", most=20_000)
+    started = time.perf_counter() - began
+    row = str(rows - 1)
+    _, near_y = explorer.neighbours("x", row)
+    assert near_y[0]["key"] == explorer.find(keys[-1])[0]["key"] == keys[-1]
+    print(
+        f"{describe_machine('cpu')}, {rows} rows of {dim} dimensions a side, {peak_megabytes('cpu'):.0f} MB at most\n"
+    )
+    print("| what | seconds, median (least to most) |\n|---|---|")
+    print(f"| start | {started:.1f} |")
+    questions = {
+        "keys that fit": lambda: explorer.find(keys[-1]),
+        "neighbours of a row": lambda: explorer.neighbours("x", row),
+        "the picture for other anchors": lambda: explorer.view("found", "50", ""),
+    }
+    for name, ask in questions.items():
+        times = []
+        for _ in range(repeats):
+            began = time.perf_counter()
+            ask()
+            times.append(time.perf_counter() - began)
+        print(f"| {name} | {spread(np.array(times), 2)} |")
 
 
 def make(folder: Path, options: tuple[str, ...]) -> float:
@@ -100,9 +148,9 @@ def opened(browser: Browser, path: Path) -> list[float]:
     return times
 
 
-def spread(seconds: np.ndarray) -> str:
+def spread(seconds: np.ndarray, digits: int = 1) -> str:
     """Median, least and most."""
-    return f"{np.median(seconds):.1f} ({seconds.min():.1f} to {seconds.max():.1f})"
+    return f"{np.median(seconds):.{digits}f} ({seconds.min():.{digits}f} to {seconds.max():.{digits}f})"
 
 
 if __name__ == "__main__":

@@ -13,9 +13,9 @@ import kedge
 
 PACKAGE = Path(kedge.__file__).parent
 
-# A folder may import from those after it. errors.py may be imported by all; data sits beside tasks.
+# A folder may import from those after it. errors.py and extras.py may be imported by all; data sits beside tasks.
 LAYERS = ("cli", "data", "experiments", "report", "tasks", "discovery", "matching", "geometry", "spaces")
-ANYONE = {"errors", "__version__"}
+ANYONE = {"errors", "extras", "__version__"}
 
 
 def imports_of(path: Path) -> set[str]:

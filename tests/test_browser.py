@@ -26,7 +26,7 @@ FLAGS = [
     "--disable-quic",
     "--no-first-run",
 ]
-WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
+WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 400, "height": 844}
 HOSTILE = [
     "<img src=x onerror=window.broken=1>",
     '"><script>window.broken=1</script>',
@@ -85,8 +85,8 @@ def browser(chromium):
 
 
 def is_trouble(message):
-    """An error, but not what Chromium says where the server refuses a question."""
-    return message.type == "error" and "status of 400" not in message.text
+    """An error, but not what Chromium says where the server refuses a question, or has no image of a key."""
+    return message.type == "error" and not any(f"status of {code}" in message.text for code in (400, 404))
 
 
 @pytest.fixture
@@ -121,7 +121,9 @@ def report(tmp_path_factory, fitted, words):
     evaluation = evaluate(fitted, *words, gold, complete=True, device="cpu")
     path = tmp_path_factory.mktemp("browser") / "report.html"
     truth = Comparison(evaluation, Truth(*words, gold, complete=True))
-    write_report(path, fitted, *words, gold=truth, rehearsal=rehearse(fitted, *words, gold, device="cpu"))
+    rehearsal = rehearse(fitted, *words, gold, device="cpu")
+    labels = {key: f"{len(key)} letters" for key in words[0].keys[:1900]}
+    write_report(path, fitted, *words, gold=truth, rehearsal=rehearsal, labels=labels)
     return path.as_uri()
 
 
@@ -194,6 +196,10 @@ def test_it_reads_well_and_is_accessible(visit, report, viewport, scheme):
     answers = [heading.inner_text().split() for heading in page.locator(".answer h2").all()]
     assert answers == [["The", "map", "is", "RIGHT"], ["The", "pairs", "are", "RIGHT"]]
     assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]  # nothing sticks out
+    for link in page.locator("header a").all():  # the menu is whole
+        box = link.bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= viewport["width"]
     page.get_by_label("Key of X or Y").fill("water")
     page.keyboard.press("Enter")
     page.wait_for_selector("#neighbours:not([hidden])")
@@ -309,6 +315,18 @@ def test_the_table_sorts_filters_turns_and_downloads(visit, report, fitted, tmp_
     assert sorted(cells(page, 1)) == sorted(left for left, _ in fitted.seed_keys_)
     page.locator("#table tbody button").first.click()
     assert page.locator("#sought").inner_text() == f"{fitted.seed_keys_[0][0]} in X"
+    page.locator("#table tbody td:nth-child(2) button").first.click()  # keys of Y are linked too
+    page.wait_for_function("document.getElementById('sought').textContent.endsWith(' in Y')")
+    assert page.locator("#sought").inner_text() == f"{fitted.seed_keys_[0][1]} in Y"
+    for column in ("rows closer", "confidence"):  # headers stand over their figures
+        page.get_by_label("Table").select_option("seeds" if column == "rows closer" else "pairs")
+        header = page.locator("#table th", has_text=column)
+        place = page.locator("#table th").all_inner_texts().index(column) + 1
+        for cell in (header, page.locator(f"#table tbody td:nth-child({place})").first):
+            assert cell.evaluate("(cell) => getComputedStyle(cell).textAlign") == "end"
+    page.get_by_label("Table").select_option("alone")
+    alone = {*fitted.unmatched_keys_x_, *fitted.unmatched_keys_y_}
+    assert {key for column in (1, 2) for key in cells(page, column)} - {""} <= alone
 
 
 @pytest.mark.thorough
@@ -388,6 +406,199 @@ def test_it_prints_in_light_colours_and_whole(visit, report):
     page.wait_for_function(f"Math.abs({size} - {on_screen}) < 3")
 
 
+def names_on(page, side):
+    return page.locator(f"#plot-{side} + .landmarks span").all_inner_texts()
+
+
+def drag(page, side, corners):
+    """Draw around a part of a picture, or from one corner to another; corners are shares of width and height."""
+    page.locator(f"#plot-{side}").scroll_into_view_if_needed()
+    box = page.locator(f"#plot-{side}").bounding_box()
+    places = [(box["x"] + across * box["width"], box["y"] + down * box["height"]) for across, down in corners]
+    page.mouse.move(*places[0])
+    page.mouse.down()
+    for place in places[1:] + (places[:1] if len(places) > 2 else []):
+        page.mouse.move(*place, steps=8)
+    page.mouse.up()
+
+
+def colours_of(page, side):
+    """How many rows are drawn faint, grey and coloured, and how many different colours there are."""
+    return page.evaluate(
+        """(side) => {
+            const traces = document.getElementById(`plot-${side}`).data;
+            return [...traces.map(({ x }) => x.length), new Set(traces[2].marker.color).size];
+        }""",
+        side,
+    )
+
+
+@pytest.mark.thorough
+def test_colours_mean_what_the_legend_says(visit, report, fitted):
+    page = visit(report)
+    alone = len(fitted.unmatched_keys_x_)
+    seen = {}
+    for colouring in ("partner", "confidence", "match", "label", "cluster"):
+        page.get_by_label("Coloured by").select_option(colouring)
+        seen[colouring] = colours_of(page, "x")
+        legend = page.locator("#legend li").all_inner_texts()
+        assert 2 <= len(legend) <= 12
+        assert page.locator("#legend .swatch").count() == len(legend)
+    assert seen["partner"][:3] == seen["confidence"][:3] == [0, alone, 2000 - alone]
+    assert seen["match"] == [0, 0, 2000, 2]
+    assert seen["label"][1] == 100
+    assert seen["label"][3] <= 11
+    assert seen["cluster"][:3] == [0, 0, 2000]
+    assert 2 <= seen["cluster"][3] <= 10
+    require_accessible(page)
+    page.get_by_label("Coloured by").select_option("match")
+    page.get_by_role("button", name="has none").press("Enter")  # by keyboard alone
+    assert page.get_by_role("button", name="has none").get_attribute("aria-pressed") == "true"
+    told = f"0 pairs and {alone + len(fitted.unmatched_keys_y_)} rows in no pair selected"
+    assert page.locator(".selected span").all_inner_texts() == [told] * 2
+    assert page.locator("#range").inner_text() == "None."
+    page.get_by_label("Table").select_option("alone")
+    assert page.locator("#table tbody tr").count() == min(25, alone + len(fitted.unmatched_keys_y_))
+    page.get_by_role("button", name="has none").press("Enter")
+    assert page.locator(".selected").first.is_hidden()
+
+
+@pytest.mark.thorough
+def test_names_stay_apart_and_zooming_shows_others(visit, report, fitted):
+    page = visit(report)
+    names = names_on(page, "x")
+    assert 5 <= len(names) <= 24
+    assert set(names) <= {left for left, _ in fitted.pair_keys_}
+    assert names[0] in {left for left, _ in fitted.anchor_keys_}
+    boxes = [name.bounding_box() for name in page.locator("#plot-x + .landmarks span").all()]
+    for number, one in enumerate(boxes):
+        for other in boxes[:number]:
+            apart_x = max(one["x"], other["x"]) >= min(one["x"] + one["width"], other["x"] + other["width"])
+            apart_y = max(one["y"], other["y"]) >= min(one["y"] + one["height"], other["y"] + other["height"])
+            assert apart_x or apart_y
+    drag(page, "x", [(0.4, 0.4), (0.55, 0.55)])  # which zooms
+    page.wait_for_selector("#whole:not([disabled])")
+    near = names_on(page, "x")
+    assert len(set(near) - set(names)) > 3  # there is room for others now
+    page.get_by_label("Names").uncheck()
+    assert names_on(page, "x") == names_on(page, "y") == []
+
+
+@pytest.mark.thorough
+def test_what_is_selected_by_lasso_is_what_tables_show(visit, report, fitted):
+    page = visit(report)
+    page.get_by_label("Dragging").select_option("lasso")
+    drag(page, "x", [(0.3, 0.3), (0.7, 0.3), (0.7, 0.7), (0.3, 0.7)])
+    page.wait_for_selector(".selected:not([hidden])")
+    faint, grey, coloured, _ = colours_of(page, "x")
+    assert faint + grey + coloured == 2000
+    assert 100 < coloured < 1900
+    assert colours_of(page, "y")[2] == coloured  # the partners, wherever they are
+    assert page.locator("#range").inner_text() == f"1 to 25 of {coloured:,}"
+    assert page.locator(".selected").first.inner_text().startswith(f"{coloured:,} pairs and ")
+    inside = {
+        fitted.pair_keys_[row][0] for row in page.evaluate("document.getElementById('plot-x').data[2].customdata")
+    }
+    assert set(cells(page, 1)) <= inside
+    assert set(names_on(page, "x")) <= inside
+    page.get_by_label("Table").select_option("anchors")
+    assert 0 < int(page.locator("#range").inner_text().split()[-1]) < 100
+    page.get_by_label("Dragging").select_option("select")
+    drag(page, "y", [(0.1, 0.1), (0.5, 0.9)])
+    page.wait_for_function("(before) => document.getElementById('plot-x').data[2].x.length !== before", arg=coloured)
+    page.locator("#found").get_by_role("button", name="Clear selection").click()
+    assert colours_of(page, "x")[0] == 0
+    assert page.locator("#range").inner_text() == "1 to 25 of 100"
+
+
+@pytest.mark.thorough
+def test_the_address_keeps_the_look(visit, report):
+    page = visit(report)
+    page.get_by_label("relative to the seeds").check()
+    page.get_by_label("Coloured by").select_option("cluster")
+    page.get_by_label("Names").uncheck()
+    drag(page, "x", [(0.3, 0.3), (0.8, 0.8)])  # zooms
+    page.wait_for_selector("#whole:not([disabled])")
+    page.get_by_label("Dragging").select_option("lasso")
+    drag(page, "y", [(0.2, 0.2), (0.9, 0.2), (0.5, 0.9)])
+    page.wait_for_selector(".selected:not([hidden])")
+    page.get_by_label("Key of X or Y").fill("wat")
+    page.locator("#hits button").first.click()
+    page.get_by_label("Keys with").fill("e")
+    page.get_by_label("Confidence at least").fill("0.5")
+    page.get_by_role("button", name="y", exact=True).click()
+    page.wait_for_timeout(600)
+    page.get_by_role("link", name="Pairs").click()  # a link within the page leaves the look alone
+    state = """() => ({
+        sought: document.getElementById("sought").textContent,
+        hits: document.getElementById("hits").textContent,
+        table: document.getElementById("table").textContent,
+        range: document.getElementById("range").textContent,
+        selected: document.querySelector(".selected").textContent,
+        legend: document.getElementById("legend").textContent,
+        view: document.querySelector("#views input:checked").parentElement.textContent,
+        names: document.getElementById("names").checked,
+        part: document.getElementById("plot-y").layout.xaxis.range.map((end) => Math.round(end / 10)),
+        lit: document.querySelector("#plot-x .annotation-text")?.textContent,
+    })"""
+    look = page.evaluate(state)
+    assert "relative+to+the+seeds" in page.url
+    again = visit(page.url)
+    assert again.evaluate(state) == look
+    assert again.url == page.url
+    plain = visit(report)
+    plain.evaluate("(look) => { location.hash = look; }", page.url.split("#")[1])  # pasted where the page is open
+    plain.wait_for_selector(".selected:not([hidden])")
+    plain.wait_for_timeout(300)
+    assert plain.evaluate(state) == look
+    wrong = visit(
+        report + "#view=none&colour=none&only=99+label&area=z+1+2&part=1+a&table=none&sort=none&side=x&key=none"
+    )
+    assert wrong.locator("#range").inner_text().startswith("1 to 25")
+
+
+@pytest.mark.thorough
+def test_live_pictures_the_truth_and_a_layout(visit, fitted, words, tmp_path):
+    pytest.importorskip("openTSNE", reason="needs kedge[layout]")
+    image = pytest.importorskip("PIL.Image", reason="thumbnails need Pillow")
+    import threading
+
+    for number, key in enumerate(words[0].keys[:1000]):
+        image.new("RGB", (60, 40), f"hsl({number % 360},70%,50%)").save(tmp_path / key, "PNG")
+    gold = gold_by_key(*words)
+    truth = Comparison(evaluate(fitted, *words, gold, complete=True), Truth(*words, gold, complete=True))
+    explorer = Explorer(fitted, *words, run="RUN", most=300, gold=truth, images=tmp_path)
+    with serve(explorer, 0) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            page = visit(f"http://127.0.0.1:{server.server_port}/")
+            assert page.get_by_role("heading", name="Against the truth").is_visible()
+            assert set(cells(page, 4)) <= {"right", "wrong"}
+            key = next(key for key in words[0].keys[:1000] if key in dict(fitted.pair_keys_))
+            page.get_by_label("Key of X or Y").fill(key)
+            page.get_by_role("button", name="Show neighbours").click()
+            loaded = "(place) => document.querySelector(`${place} img`)?.naturalWidth === 60"
+            for place in ("#sought", "#pointed"):
+                page.wait_for_function(loaded, arg=place)
+            assert page.locator("#near-x img").count() > 0
+            page.get_by_label("t-SNE").check()
+            page.wait_for_function("document.getElementById('pointed').textContent.startsWith('Computing')")
+            page.wait_for_function("document.getElementById('pointed').textContent === 'It is computed.'")
+            assert page.locator("#view-told").inner_text().endswith("near means near, far means little.")
+            page.wait_for_timeout(500)
+            assert visit(page.url).get_by_label("t-SNE").is_checked()
+            page.get_by_label("Other anchors").select_option("snapped")
+            page.get_by_label("only the first").fill("9")
+            page.get_by_role("button", name="Look").click()
+            page.get_by_label("relative to 9 anchors (snapped)").wait_for()
+            page.wait_for_timeout(500)
+            assert visit(page.url).get_by_label("relative to 9 anchors (snapped)").is_checked()
+            page.screenshot(path=SCREENSHOTS / "pictures.png", full_page=True)
+            require_accessible(page)
+        finally:
+            server.shutdown()
+
+
 @pytest.mark.thorough
 def test_live_any_key_and_other_anchors(visit, fitted, words):
     import threading
@@ -403,13 +614,13 @@ def test_live_any_key_and_other_anchors(visit, fitted, words):
             page.wait_for_selector("#neighbours:not([hidden])")
             assert page.locator("#sought").inner_text() == f"{hidden} in X"
             assert page.locator("#pointed").inner_text().endswith("not among the rows drawn")
-            before = page.evaluate("Array.from(document.getElementById('plot-y').data[1].x)")
+            before = page.evaluate("Array.from(document.getElementById('plot-y').data[2].x)")
             page.get_by_label("Other anchors").select_option("keys")
             page.get_by_label("keys, one a line").fill("water\nmusic\nyears")
             page.get_by_role("button", name="Look").click()
             page.get_by_label("relative to 3 keys of yours").wait_for()
             assert page.get_by_label("relative to 3 keys of yours").is_checked()
-            assert page.evaluate("Array.from(document.getElementById('plot-y').data[1].x)") != before
+            assert page.evaluate("Array.from(document.getElementById('plot-y').data[2].x)") != before
             page.screenshot(path=SCREENSHOTS / "live.png", full_page=True)
             require_accessible(page)
             page.get_by_label("keys, one a line").fill("water\nno such key")

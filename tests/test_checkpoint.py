@@ -78,7 +78,8 @@ KILLS = [
     ("attempt-1-fingerprints", 1, "during"),
     ("attempt-1-anneal", 4, "after"),
     ("attempt-1-anneal", 4, "during"),
-    ("attempt-1-finish", 2, "after"),
+    ("attempt-1-finish", 1, "after"),
+    ("attempt-1-finished", 1, "after"),
     ("illusion", 1, "after"),
     ("confidence", 1, "after"),
     ("illusion", 1, "during"),
@@ -173,9 +174,7 @@ def test_resume_on_the_command_line(folder, undisturbed, capsys):
 @pytest.mark.thorough
 def test_overwrite_starts_over_and_resume_without_a_state_starts(folder, capsys):
     states = folder / "fresh.checkpoint"
-    other = Checkpoint(states)
-    other.open({"X": "another"}, {})
-    other.write("chance", {}, [])
+    Checkpoint(states, {"X": "another"}, {}).write("chance", {}, [])
     assert main(arguments(folder, "fresh", "--overwrite")) == 0
     assert not states.exists()
     assert main(arguments(folder, "begun", "--resume")) == 0

@@ -381,7 +381,7 @@ def test_translated_vectors_have_the_length_that_was_asked_for(folder, capsys, t
         lengths[name] = float(np.linalg.norm(read_embeddings(folder / name).vectors, axis=1).mean())
         assert abs(lengths[name] - 1) > 0.01
     for source, target, options in (("x.npz", "y.vec", []), ("y.vec", "x.npz", ["--back"])):
-        command = ["translate", folder / "run", folder / source, "-o", tmp_path / "moved.npz", *options]
+        command = ["translate", folder / "run", folder / source, "-o", tmp_path / "moved.npz", "--overwrite", *options]
         for scale, length in (("unit", 1.0), ("raw", lengths[target])):
             assert run(*command, "--scale", scale) == 0
             warned = capsys.readouterr().err
@@ -571,7 +571,7 @@ def test_other_verbs_fail_clearly_too(folder, tmp_path, capsys):
 def test_a_run_is_not_overwritten_unasked(folder, capsys):
     before = (folder / "run" / "run.json").read_bytes()
     assert run("discover", "absent.x", "absent.y", "--seeds", "absent.tsv", "--out", folder / "run") == 2
-    assert "holds a run already" in capsys.readouterr().err  # said before anything is read
+    assert "run: is there already; choose another name" in capsys.readouterr().err  # said before anything is read
     assert (folder / "run" / "run.json").read_bytes() == before
 
 

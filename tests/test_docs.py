@@ -138,7 +138,7 @@ def run_line(line: str, where: str, *, runs: bool) -> str:
             return run_kedge(arguments, line, where, runs=runs)
         case ["torchrun", *rest] if " -m kedge " in line:
             parse_kedge(rest[rest.index("kedge") + 1 :], where)
-        case ["python", script, *arguments] if script.startswith("benchmarks/"):
+        case ["python", script, *arguments] if script.startswith(("benchmarks/", "tools/")):
             parse_benchmark(ROOT / script, arguments, where)
         case ["make", target]:
             targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)

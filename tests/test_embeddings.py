@@ -36,7 +36,9 @@ def test_rows_and_take():
         (["a", "b"], np.ones((3, 2)), "2 keys for 3 vectors"),
         (["a", "b", "a"], np.ones((3, 2)), "duplicate key 'a' in rows 0 and 2"),
         (["a", "\ud800"], np.ones((2, 2)), "key of row 1 is not valid Unicode"),
-        (["a", 1], np.ones((2, 2)), "keys must be strings, row 1 has int"),
+        (["a", ["b"]], np.ones((2, 2)), r"keys must be strings, or .* hashable, row 1 has list .'b'."),
+        (["a", None], np.ones((2, 2)), "row 1 has NoneType"),
+        ([1, float("nan")], np.ones((2, 2)), "row 1 has float nan"),
         (["a", "b"], [[1, 2], [np.nan, 1]], "key 'b' .row 1. has NaN or infinite"),
         (["a", "b"], [[1, np.inf], [1, 1]], "key 'a' .row 0. has NaN or infinite"),
         (["a", "b"], [[1, 1], [0, 0]], "key 'b' .row 1. is a zero vector"),
@@ -50,13 +52,20 @@ def test_what_is_refused(keys, vectors, message):
         Embeddings(keys, np.asarray(vectors), "here")
 
 
+def test_vectors_of_torch_and_sparse_ones():
+    grown = torch.ones(2, 3, requires_grad=True)
+    assert Embeddings(["a", "b"], grown).vectors.tolist() == [[1, 1, 1], [1, 1, 1]]
+    with pytest.raises(InputError, match="here: is a sparse matrix"):
+        Embeddings(["a", "b"], grown.detach().to_sparse(), "here")
+
+
 def test_tiny_and_huge_values_are_no_zero_and_no_infinity():
     space = Embeddings(["tiny", "huge"], np.array([[1e-38, 0], [3e38, 3e38]], dtype=np.float32))
     assert len(space) == 2
 
 
 def test_accepts_torch_in_fit_helpers():
-    from kedge.discovery.inputs import as_space
+    from kedge.spaces.conversion import as_space
 
     space = as_space(torch.ones(2, 3, dtype=torch.bfloat16), "x")
     assert space.vectors.dtype == np.float32

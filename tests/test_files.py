@@ -183,7 +183,7 @@ def test_parquet_names_its_extra_when_pyarrow_is_missing(tmp_path, monkeypatch):
         ("x.vec", b"1 2\na 1e39 2\n", "key 'a' .row 0. has NaN or infinite"),
         ("x.vec", b"", "file is empty"),
         ("x.vec", b"5 3\n", "header declares 5 rows, the file holds 0"),
-        ("x.vec.gz", gzip.compress(b"1 2\na 1 2\n")[:-9], "not a readable .gz file"),
+        ("x.vec.gz", gzip.compress(b"1 2\na 1 2\n", mtime=0)[:-9], "not a readable .gz file"),
         ("x.vec.gz", b"1 2\na 1 2\n", "not a readable .gz file"),
         ("x.bin", b"2 2\na " + bytes(8) + b"b " + bytes(3), "ends inside row 1"),
         ("x.bin", b"2 2\na " + struct.pack("<2f", 1, 2), "ends after 1 of the 2 rows"),
@@ -214,7 +214,7 @@ def test_bad_files_get_a_clear_error(tmp_path, name, content, message):
 
 def test_bad_archives_get_a_clear_error(tmp_path):
     np.savez(tmp_path / "pickle.npz", keys=np.array(["a", None], dtype=object), vectors=np.ones((2, 2)))
-    with pytest.raises(InputError, match="not a readable .npz file .*Object arrays"):
+    with pytest.raises(InputError, match="`keys` holds Python objects"):
         read_embeddings(tmp_path / "pickle.npz")
     np.savez(tmp_path / "names.npz", words=np.array(["a"]), vectors=np.ones((1, 2)))
     with pytest.raises(InputError, match="`keys` and `vectors` are needed"):
@@ -222,7 +222,7 @@ def test_bad_archives_get_a_clear_error(tmp_path):
     np.savez(tmp_path / "count.npz", keys=np.array(["a"]), vectors=np.ones((2, 2)))
     with pytest.raises(InputError, match="1 keys for 2 vectors"):
         read_embeddings(tmp_path / "count.npz")
-    np.savez(tmp_path / "numbers.npz", keys=np.array([1, 2]), vectors=np.ones((2, 2)))
+    np.savez(tmp_path / "numbers.npz", keys=np.array([1.5, 2.5]), vectors=np.ones((2, 2)))
     with pytest.raises(InputError, match="list of strings"):
         read_embeddings(tmp_path / "numbers.npz")
     np.save(tmp_path / "flat.npy", np.ones(4))
@@ -247,7 +247,7 @@ def test_ragged_parquet_names_the_row(tmp_path):
     with pytest.raises(InputError, match="row 1: expected 2 numbers, got 1"):
         read_embeddings(tmp_path / "x.parquet")
     pq.write_table(pa.table({"key": ["a"], "n": [1.0]}), tmp_path / "y.parquet")
-    with pytest.raises(InputError, match="one column of strings and one of lists"):
+    with pytest.raises(InputError, match="no column holds lists of numbers"):
         read_embeddings(tmp_path / "y.parquet")
 
 

@@ -143,9 +143,9 @@ def test_exact_compares_all_rows_whatever_their_number(rotated):
 
 LOST = {
     "confidence": ("confidence",),
-    "match": ("confidence", "all-finish"),
-    "candidates": ("confidence", "all-finish", "all-candidates"),
-    "part": ("confidence", "all-finish", "all-candidates", "illusion", "finish", "part"),
+    "match": ("confidence", "all-finish", "all-finished"),
+    "candidates": ("confidence", "all-finish", "all-finished", "all-candidates"),
+    "part": ("confidence", "all-finish", "all-finished", "all-candidates", "illusion", "finish", "finished", "part"),
 }
 
 
@@ -417,16 +417,15 @@ def test_annealing_ends_when_plans_are_sharp_and_stays_ended(turned, tmp_path):
     schedule = Schedule(anneal_rounds=40, epsilon_end=0.005)
 
     def journal() -> Journal:
-        checkpoint = Checkpoint(tmp_path / "states")
-        return Journal(None, checkpoint, checkpoint.open({}, {}))
+        return Journal(None, Checkpoint(tmp_path / "states", {}, {}))
 
-    first = journal()
-    rotation = annealed(problem, schedule, first)
+    with journal() as first:
+        rotation = annealed(problem, schedule, first)
     sharp = [step.figures["sharpness"] >= annealing._SHARP for step in first.history]
     assert 1 < len(sharp) < 40
     assert sharp == [False] * (len(sharp) - 1) + [True]
-    again = journal()
-    assert torch.equal(annealed(problem, schedule, again), rotation)
+    with journal() as again:
+        assert torch.equal(annealed(problem, schedule, again), rotation)
     assert again.history == first.history  # nothing was done again
     steps = []
     resumed = Journal(steps.append, first.checkpoint, [])
@@ -440,8 +439,7 @@ def test_annealing_in_parts_goes_on_after_any_round(turned, tmp_path, parts):
     schedule = Schedule(anneal_rounds=7, parts=parts)
     undisturbed = Journal()
     expected = annealed(problem, schedule, undisturbed)
-    checkpoint = Checkpoint(tmp_path / "states")
-    checkpoint.open({}, {})
+    checkpoint = Checkpoint(tmp_path / "states", {}, {})
 
     def stop(at: int, step: Step) -> None:
         if step.index == at:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import builtins
 import gzip
+import io
 import json
 import os
 import re
@@ -12,10 +13,12 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from copy import copy
 from dataclasses import replace
+from importlib import resources
 
 import numpy as np
 import pytest
@@ -24,12 +27,32 @@ pytest.importorskip("plotly", reason="the page needs kedge[report]")
 
 from kedge import AnchorDiscovery, Embeddings, InputError
 from kedge.cli.main import main
-from kedge.discovery.inputs import as_space
 from kedge.errors import MissingExtraError
 from kedge.report import Comparison, Explorer, draw_sample, write_report
 from kedge.report.contents import data_of
+from kedge.report.kinds import kinds_by_cluster, kinds_by_label
+from kedge.report.layout import LAYOUT_TOLD, lay_out
 from kedge.report.neighbourhoods import Neighbourhoods
+from kedge.report.page import live_page
+from kedge.report.thumbnails import Thumbnails
+from kedge.spaces.conversion import as_space
+from kedge.spaces.labels import read_labels_of_both
 from kedge.tasks import Truth, as_percent, evaluate, gold_by_key, search
+
+OKLAB_CONES = np.array(
+    [
+        [0.4122214708, 0.5363325363, 0.0514459929],
+        [0.2119034982, 0.6806995451, 0.1073969566],
+        [0.0883024619, 0.2817188376, 0.6299787005],
+    ]
+)
+OKLAB_AXES = np.array(
+    [
+        [0.2104542553, 0.7936177850, -0.0040720468],
+        [1.9779984951, -2.4285922050, 0.4505937099],
+        [0.0259040371, 0.7827717662, -0.8086757660],
+    ]
+)
 
 
 def unpacked(page, name):
@@ -278,12 +301,149 @@ def test_without_plotly_the_extra_is_named(monkeypatch, tmp_path, fitted, words)
 
     def fails(name, *arguments, **options):
         if name.split(".")[0] == "plotly":
-            raise ImportError(name)
+            raise ModuleNotFoundError(name, name=name)
         return real(name, *arguments, **options)
 
     monkeypatch.setattr(builtins, "__import__", fails)
     with pytest.raises(MissingExtraError, match=r"pip install 'kedge\[report\]'"):
         write_report(tmp_path / "report.html", fitted, *words)
+
+
+# -- what points are coloured by, and where they lie ---------------------------------------------------
+
+
+def test_labels_are_kinds_the_most_frequent_first():
+    labels = {"a": "rare", "b": "often", "c": "often", "d": "often"}
+    assert kinds_by_label(labels, ["a", "b", "e"], ["c", "d"]) == (["often", "rare"], [1, 0, -1], [0, 0])
+    many = {f"k{number}": f"label {number}" for number in range(13)} | {"again": "label 12"}
+    kinds = kinds_by_label(many, list(many), ["k0"])
+    assert kinds.names[:2] == ["label 0", "label 12"]
+    assert kinds.names[10:] == ["3 other labels"]
+    assert sorted(kinds.of_x) == [0, 1, 1, *range(2, 10), 10, 10, 10]
+
+
+def test_clusters_hold_both_spaces(fitted, words):
+    x, y = words
+    kinds = kinds_by_cluster(fitted, x, y)
+    assert 2 <= len(kinds.names) <= 10
+    counts = np.bincount(kinds.of_x + kinds.of_y)
+    assert list(counts) == sorted(counts, reverse=True)
+    together = [kinds.of_x[left] == kinds.of_y[right] for left, right in fitted.pairs_]
+    assert np.mean(together) > 0.8  # partners are of one kind
+    assert all(name.split(", ")[0] in x.row_of for name in kinds.names)  # named by keys
+
+
+def test_a_file_labels_keys_of_either_space(tmp_path, words):
+    x, y = words
+    file = tmp_path / "labels.tsv"
+    file.write_text("key\tlabel\nwater\twet\nabsent\tdry\n")
+    assert read_labels_of_both(file, x, y) == {"water": "wet"}
+    for text, message in (
+        ("absent\tdry\n", "labels no key of"),
+        ("water\twet\nwater\tdry\n", "line 2: 'water' is labelled 'wet' already, got 'dry'"),
+        ("water\n", "line 1: a key and a label are needed"),
+    ):
+        file.write_text(text)
+        with pytest.raises(InputError, match=message):
+            read_labels_of_both(file, x, y)
+
+
+@pytest.mark.thorough
+def test_the_layout_brings_partners_together_the_same_way_again(fitted, words):
+    pytest.importorskip("openTSNE", reason="needs kedge[layout]")
+    rows = fitted.pairs_[:150]
+    x, y = words[0].take(rows[:, 0]), words[1].take(rows[:, 1])
+    left, right = lay_out(fitted, x, y)
+    assert left.shape == right.shape == (150, 2)
+    nearest = np.linalg.norm(left[:, None] - right[None], axis=2).argmin(axis=1)
+    assert np.mean(nearest == np.arange(150)) > 0.8
+    np.testing.assert_array_equal(lay_out(fitted, x, y)[0], left)
+
+
+def test_the_page_has_labels_and_the_layout_where_asked(run_files, tmp_path, words, capsys):
+    pytest.importorskip("openTSNE", reason="needs kedge[layout]")
+    labels, out = tmp_path / "labels.tsv", tmp_path / "report.html"
+    labels.write_text("".join(f"{key}\t{len(key)} letters\n" for key in words[0].keys[:1000]))
+    options = ["--labels", str(labels), "--layout", "tsne", "--rows", "100", "-o", str(out)]
+    assert main(["report", *run_files, *options]) == 0
+    assert "labels: of 1000 of 2000 rows of X and 1000 of 2000 of Y" in capsys.readouterr().err
+    data = json.loads(unpacked(out.read_text(), "contents"))
+    assert [kind["name"] for kind in data["kinds"]] == ["label", "cluster"]
+    for key, kind in zip(data["keys"][1], data["kinds"][0]["of"][1], strict=True):
+        assert (kind >= 0) == (key in words[0].keys[:1000])
+    assert data["views"][-1]["told"] == LAYOUT_TOLD
+    assert [len(side) for side in data["views"][-1]["places"]] == [100] * 4
+    assert data["views"][data["shown"]]["name"] == "relative to the anchors found"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_kinds_can_be_told_apart_by_eyes_that_lack_a_colour(scheme):
+    style = (resources.files("kedge.report") / "assets" / "page.css").read_text()
+    found = dict.fromkeys(range(10))
+    for number in found:
+        found[number] = re.findall(rf"--kind-{number}: #([0-9a-f]{{6}})", style)[scheme == "dark"]
+    shown = np.array([[int(text[place : place + 2], 16) / 255 for place in (0, 2, 4)] for text in found.values()])
+    light = np.where(shown <= 0.04045, shown / 12.92, ((shown + 0.055) / 1.055) ** 2.4)
+    # Without red, without green (Machado and others, 2009), and with all.
+    for eyes in (
+        [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+        [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+        np.eye(3),
+    ):
+        cones = np.clip(light @ np.array(eyes).T, 0, 1) @ OKLAB_CONES.T
+        seen = np.cbrt(cones) @ OKLAB_AXES.T
+        apart = np.linalg.norm(seen[:, None] - seen[None], axis=2) + np.eye(10)
+        assert apart.min() > 0.1, (scheme, np.unravel_index(apart.argmin(), apart.shape))
+
+
+def test_thumbnails_come_from_their_folder_and_nowhere_else(tmp_path, explorer, words, fitted):
+    image = pytest.importorskip("PIL.Image", reason="thumbnails need Pillow")
+    inside = tmp_path / "inside"
+    (inside / "deep").mkdir(parents=True)
+    image.new("RGB", (400, 200), "red").save(inside / "deep" / "wide.png")
+    image.new("RGB", (4, 4), "red").save(tmp_path / "outside.png")
+    (inside / "link.png").symlink_to(tmp_path / "outside.png")
+    (inside / "text.png").write_text("no image")
+    os.mkfifo(inside / "pipe.png")
+    thumbnails = Thumbnails(inside)
+    with image.open(io.BytesIO(thumbnails.of("deep/wide.png"))) as made:
+        assert (made.format, made.size) == ("PNG", (128, 64))
+    for key in (
+        "../outside.png", "deep/../../outside.png", str(tmp_path / "outside.png"), "link.png", "text.png", "pipe.png",
+        "deep", "", "a\0b", "a" * 5000,
+    ):  # fmt: skip
+        assert thumbnails.of(key) is None, key
+    with pytest.raises(InputError, match="no such folder"):
+        Thumbnails(tmp_path / "absent")
+    image.new("RGB", (4, 4)).save(inside / "water", "PNG")
+    image.new("RGB", (4, 4)).save(inside / "stranger", "PNG")
+    pictured = Explorer(fitted, *words, run="RUN", most=100, images=inside)
+    assert pictured.thumbnail("water")
+    assert pictured.thumbnail("stranger") is None  # it is no key
+    assert explorer.thumbnail("water") is None  # there is no folder
+    assert "img-src &#39;self&#39; data: blob:" in live_page(pictured.words)
+    assert "img-src data: blob:" in live_page(explorer.words)
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments", "extra"),
+    [("openTSNE", ["report", "--layout", "tsne"], "layout"), ("PIL", ["explore", "--images", "."], "report")],
+)
+def test_what_is_not_installed_is_named(monkeypatch, run_files, capsys, module, arguments, extra):
+    monkeypatch.setitem(sys.modules, module, None)
+    for name in [name for name in sys.modules if name.startswith(f"{module}.")]:
+        monkeypatch.delitem(sys.modules, name)
+    real = builtins.__import__
+
+    def fails(name, *more, **options):
+        if name.split(".")[0] == module:
+            raise ModuleNotFoundError(name, name=name)
+        return real(name, *more, **options)
+
+    monkeypatch.setattr(builtins, "__import__", fails)
+    verb, *options = arguments
+    assert main([verb, *run_files, *options]) == 2
+    assert f"{module}: pip install 'kedge[{extra}]'" in capsys.readouterr().err
 
 
 # -- live ------------------------------------------------------------------------------------------
@@ -301,8 +461,9 @@ def test_any_key_is_found_drawn_or_not(explorer, words):
     hidden = next(key for key in x.keys if key not in drawn)
     (first, *_) = explorer.find(f" {hidden.upper()} ")
     assert (first["side"], first["key"], first["place"]) == ("x", hidden, None)
-    seen = explorer.look_up(explorer.contents["keys"][0][5])
-    assert seen["place"] == 5
+    for side, keys in zip("xy", explorer.contents["keys"], strict=True):
+        seen = explorer.look_up(side, keys[5])
+        assert (seen["side"], seen["place"]) == (side, 5)
     assert explorer.find("") == []
     assert explorer.find("no such key") == []
     hits = [hit["key"] for hit in explorer.find("wa")]
@@ -337,7 +498,7 @@ def test_neighbours_are_those_of_the_command_line(explorer, fitted, words):
 
 def test_the_picture_changes_with_the_anchors(explorer, words):
     found = explorer.view("found", "", "")
-    assert found["places"] == explorer.contents["views"][-1]["places"]
+    assert found["places"] == explorer.contents["views"][explorer.contents["shown"]]["places"]
     few = explorer.view("found", "3", "")
     assert few["name"] == "relative to 3 anchors (found)"
     assert few["places"] != found["places"]
@@ -369,12 +530,31 @@ def test_keys_as_anchors_see_rows_as_the_run_s_own_do(rotated):
         (lambda explorer: explorer.neighbours("x", "-1"), "row must be a whole number"),
         (lambda explorer: explorer.neighbours("x", "9" * 5000), "row must be a whole number below 2000, got '9999"),
         (lambda explorer: explorer.view("keys", "", "water\r\nwater\r\n"), "at least 2 anchors"),
-        (lambda explorer: explorer.look_up("qqq"), "unknown key 'qqq'"),
+        (lambda explorer: explorer.look_up("y", "qqq"), "unknown key 'qqq'"),
+        (lambda explorer: explorer.look_up("z", "water"), "side must be x or y"),
     ],
 )
 def test_bad_questions_get_clear_answers(explorer, question, message):
     with pytest.raises(InputError, match=message):
         question(explorer)
+
+
+def test_the_layout_is_computed_while_others_are_answered(explorer):
+    pytest.importorskip("openTSNE", reason="needs kedge[layout]")
+    assert explorer.contents["views"][-1]["places"] is None
+    while (places := explorer.layout()["places"]) is None:
+        assert explorer.find("water")
+        time.sleep(0.1)
+    assert [len(side) for side in places] == [300] * 4
+    assert explorer.layout()["places"] == places
+
+
+def test_a_layout_that_fails_says_why(fitted, words, monkeypatch):
+    monkeypatch.setitem(sys.modules, "openTSNE", None)
+    explorer = Explorer(fitted, *words, run="RUN", most=100)
+    with pytest.raises(InputError, match="the layout needs openTSNE"):
+        while explorer.layout()["places"] is None:
+            time.sleep(0.1)
 
 
 def test_a_key_without_a_partner_is_no_anchor(explorer, fitted):
@@ -386,7 +566,7 @@ def test_a_key_without_a_partner_is_no_anchor(explorer, fitted):
 @pytest.fixture(scope="module")
 def live(run_files):
     """The address of `kedge explore`, and its process."""
-    command = [sys.executable, "-m", "kedge", "explore", *run_files, "--json", "--rows", "300"]
+    command = [sys.executable, "-m", "kedge", "explore", *run_files, "--json", "--rows", "300", "--gold", "keys"]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     assert process.stdout is not None
@@ -415,6 +595,10 @@ def test_it_answers_and_refuses(live):
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", address)
     status, body = status_of(address)
     assert (status, body[:15]) == (200, b"<!doctype html>")
+    assert b"Against the truth" in body
+    assert set(json.loads(status_of(f"{address}contents.json")[1])["right"]) <= {True, False}
+    assert json.loads(status_of(f"{address}key?side=y&key=water")[1])["entry"]["side"] == "y"
+    assert status_of(f"{address}image?key=water")[0] == 404  # no folder was named
     status, body = status_of(f"{address}keys?text=water")
     assert json.loads(body)["hits"][0]["key"] == "water"
     status, body = status_of(f"{address}near?side=x&row=x")

@@ -158,7 +158,8 @@ BENCHMARK = Path(__file__).parents[1] / "benchmarks" / "processes.py"
 BLOCKS = ["match_csls", "match_csls, X a sample", "second_margins", "transport_step", "pair_moments", "spectra"]
 
 
-@pytest.mark.parametrize("count", [2, pytest.param(3, marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("count", [2, 3])
 def test_what_processes_tell_each_other_is_what_the_model_says(tmp_path, count):
     """Call by call and byte for byte in the building blocks, and all but a little in a whole fit."""
     done = torchrun(count, BENCHMARK, "--traffic", "--limit", "600", "--json", tmp_path / "traffic.json")

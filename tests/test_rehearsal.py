@@ -278,9 +278,9 @@ def test_an_estimate_says_what_it_is_worth(turned):
 
 def test_bad_input_is_refused_with_what_to_do(turned):
     discovery, x, y = turned
-    with pytest.raises(InputError, match=r"known pairs contradict each other: \('a1', 'a1'\) and \('a1', 'a2'\)"):
+    with pytest.raises(InputError, match="contradict each other: number 1, .'a1', 'a1'., and number 2, .'a1', 'a2'."):
         rehearse(discovery, x, y, [("a1", "a1"), ("a1", "a2")], device="cpu")
-    with pytest.raises(InputError, match="new.npz: unknown key 'z'"):
+    with pytest.raises(InputError, match="known pairs, number 1, .'z', 'a1'.: x .new.npz. has no key 'z'"):
         rehearse(discovery, x, y, [("z", "a1")], device="cpu")
     flat = Embeddings(y.keys, y.vectors[:, :8], "flat.npz")
     with pytest.raises(InputError, match="flat.npz: has 8 dimensions, Y, the old model's, has 16 in this run"):
@@ -425,7 +425,7 @@ def test_the_page_has_a_rehearsal_where_it_is_asked_for(files, turned, tmp_path,
     out = tmp_path / "report.html"
     assert main(["report", *files, "-o", str(out)]) == 0
     assert 'id="rehearsal"' not in out.read_text()
-    assert main(["report", *files, "--known", "keys", "-o", str(out), "--device", "cpu"]) == 0
+    assert main(["report", *files, "--known", "keys", "-o", str(out), "--overwrite", "--device", "cpu"]) == 0
     assert "known: 360 pairs" in capsys.readouterr().err
     page = out.read_text()
     assert 'href="#rehearsal"' in page

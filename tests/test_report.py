@@ -46,7 +46,7 @@ def test_partners_come_together_as_the_anchors_are_found(fitted, words):
 def test_without_seeds_and_without_pairs_there_is_less_to_see(rotated):
     x, y = (rotated(seed=seed)[0] for seed in (0, 1))  # unrelated
     nothing = AnchorDiscovery(n_anchors=20, device="cpu", min_confidence=1).fit(x, y)
-    from kedge.discovery.inputs import as_space
+    from kedge.spaces.conversion import as_space
 
     spaces = as_space(x, "x"), as_space(y, "y")
     flat = flatten(nothing, *spaces, draw_sample(nothing, *spaces, 100))
@@ -94,7 +94,7 @@ def test_without_matplotlib_the_extra_is_named(monkeypatch, tmp_path):
 
     def fails(name, *arguments, **options):
         if name.split(".")[0] == "matplotlib":
-            raise ImportError(name)
+            raise ModuleNotFoundError(name, name=name)
         return real(name, *arguments, **options)
 
     monkeypatch.setattr(builtins, "__import__", fails)

@@ -153,9 +153,9 @@ def test_known_anchors_refuse_what_makes_no_sense(rotated):
     x, y = rotated(n=40)
     for pairs, message in (
         ([], "pairs: this method needs at least 1 distinct pairs, got 0"),
-        ([(0, 40)], "pairs: 40 is no row of y"),
+        ([(0, 40)], "pairs, number 1, .0, 40.: 40 is no row of y"),
         ([(0, 1), (0, 2)], "pairs contradict each other"),
-        ([(0.5, 1.0)], "pairs must be pairs of keys"),
+        ([(0.5, 1.0)], "pairs, number 1, .0.5, 1.0.: x has no key 0.5"),
     ):
         with pytest.raises(InputError, match=message):
             KnownAnchors().fit(x, y, pairs)
@@ -325,7 +325,8 @@ def folder(tmp_path_factory, fitted, split):
 
 def stitch(folder, out, *options, labels="train.tsv") -> int:
     files = {"--train": folder / "train.npz", "--labels": folder / labels, "--predict": folder / "test.vec"}
-    arguments = ["stitch", folder / "run", *(part for pair in files.items() for part in pair), "-o", out, *options]
+    given = [part for pair in files.items() for part in pair]
+    arguments = ["stitch", folder / "run", *given, "-o", out, "--overwrite", *options]
     return main([str(argument) for argument in arguments])
 
 
@@ -368,7 +369,7 @@ def test_stitch_json_numbers_and_options(folder, split, tmp_path, capsys):
 def test_stitch_from_y_and_within_a_space(folder, tmp_path, capsys):
     out = tmp_path / "out.tsv"
     arguments = ["stitch", folder / "run", "--from", "Y", "--train", folder / "test.vec"]
-    arguments += ["--labels", folder / "test.tsv", "-o", out, "--json", "--predict"]
+    arguments += ["--labels", folder / "test.tsv", "-o", out, "--overwrite", "--json", "--predict"]
     for target, name in (((), "train"), (("--to", "Y"), "test")):
         suffix = ".npz" if name == "train" else ".vec"
         parts = [*arguments, folder / f"{name}{suffix}", *target, "--gold", folder / f"{name}.tsv"]

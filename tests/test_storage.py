@@ -97,10 +97,10 @@ def test_damaged_runs_are_named(run, tmp_path):
     with pytest.raises(InputError, match="holds no run.json"):
         kedge.load(tmp_path)
     (run / "map.safetensors").write_bytes(b"junk")
-    with pytest.raises(InputError, match="damaged or incomplete"):
+    with pytest.raises(InputError, match="map.safetensors: cannot be read"):
         kedge.load(run)
     (run / "map.safetensors").unlink()
-    with pytest.raises(InputError, match="damaged or incomplete"):
+    with pytest.raises(InputError, match="map.safetensors: no such file"):
         kedge.load(run)
     (run / "run.json").write_text("{")
     with pytest.raises(InputError, match="not valid JSON"):
@@ -130,26 +130,15 @@ def test_arrays_that_do_not_fit_are_refused(run, file, name, change):
     else:
         tensors[name] = np.ascontiguousarray(change(tensors[name]))
     save_file(tensors, run / file)
-    with pytest.raises(InputError, match=f"damaged or incomplete .*{name}"):
+    with pytest.raises(InputError, match=f"{file}: {name} (must|has|is missing)"):
         kedge.load(run)
 
 
 def test_tables_that_do_not_fit_are_refused(run):
     lines = (run / "pairs.tsv").read_text().splitlines(keepends=True)
     (run / "pairs.tsv").write_text("".join(lines[:-1]))
-    with pytest.raises(InputError, match="pairs.tsv has"):
+    with pytest.raises(InputError, match=rf"pairs.tsv: must have {len(lines) - 1} rows, as run.json says, got"):
         kedge.load(run)
-    description = json.loads((run / "run.json").read_text())
-    for damage in (
-        {"health": None},
-        {"inputs": 5},
-        {"inputs": {"x": {}}},
-        {"kedge": None, "settings": {}},
-        {"health": description["health"] | {"map": description["health"]["map"] | {"verdict": "fine"}}},
-    ):
-        (run / "run.json").write_text(json.dumps(description | damage))
-        with pytest.raises(InputError, match="damaged or incomplete"):
-            kedge.load(run)
 
 
 def test_numpy_numbers_survive(rotated, tmp_path):
@@ -196,5 +185,5 @@ def test_a_failed_save_leaves_the_old_run(fitted, run, monkeypatch):
 @pytest.mark.parametrize("text", ["space\tkey\nX\tnope\n", "space\tkey\nQ\tnope\n", "space\tkey\n" + "X\tnope\n" * 99])
 def test_a_damaged_table_of_unmatched_rows_is_refused(run, text):
     (run / "unmatched.tsv").write_text(text)
-    with pytest.raises(InputError, match="damaged or incomplete"):
+    with pytest.raises(InputError, match="unmatched.tsv: (must name the|space must be X or Y)"):
         kedge.load(run)

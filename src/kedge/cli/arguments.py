@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kedge.spaces.stores import Address
 
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
-FORMATS = ".vec .txt .bin (each also .gz), .npz, .npy, .safetensors or .parquet"
+FORMATS = ".vec .txt .bin (each also .gz), .npz, .npy, .safetensors, .parquet or .h5ad"
 
 
 def add_verb(
@@ -77,9 +77,26 @@ def add_random_state(parser: argparse.ArgumentParser) -> None:
 
 
 def add_output(parser: argparse.ArgumentParser, *, stores: bool = True) -> None:
-    """The file to write, or a new store."""
+    """The file to write, or a new store, and whether what is there may go."""
     kind, more = (space_name, "; or a new store") if stores else (Path, "")
     parser.add_argument("-o", "--out", metavar="OUT", type=kind, required=True, help=f"file to write: {FORMATS}{more}")
+    add_overwrite(parser)
+
+
+def add_overwrite(parser: argparse.ArgumentParser) -> None:
+    """Whether what is there already may go; to ask is for `require_free` in `writing.py`."""
+    parser.add_argument(
+        "--overwrite", action="store_true", help="replace what is there already, but nothing that is read"
+    )
+
+
+def add_spreadsheet_safe(parser: argparse.ArgumentParser) -> None:
+    """How a table for people is written."""
+    parser.add_argument(
+        "--spreadsheet-safe",
+        action="store_true",
+        help="put an apostrophe before what a spreadsheet would take as a formula; not for reading back by kedge",
+    )
 
 
 def space_name(text: str) -> Path | Address:

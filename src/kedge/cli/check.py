@@ -120,25 +120,24 @@ def _cautions(x: Embeddings, y: Embeddings) -> list[str]:
 
 def _print_answer(described: dict[str, Any], advice: list[str], limit: int) -> None:
     """The same for people."""
-    from kedge.cli.output import command, health_lines, results
+    from kedge.cli.output import command, say, say_health
 
-    console = results()
     for name in ("x", "y"):
         space = described[name]
         first = "first " if space["rows"] == limit else ""
         little = " (little)" if space["rows"] < _ENOUGH_ROWS_PER_DIMENSION * space["dimensions"] else ""
-        console.print(
+        say(
             f"{name.upper()}: {space['file']}, {first}{space['rows']} rows, {space['dimensions']} dimensions, "
-            f"{space['rows_per_dimension']:.1f} rows a dimension{little}",
-            markup=False,
+            f"{space['rows_per_dimension']:.1f} rows a dimension{little}"
         )
-    console.print(f"equal keys in both: {described['equal_keys']}")
+    say(f"equal keys in both: {described['equal_keys']}")
     if described["equal_keys"]:
-        console.print(
-            "  if equal keys mean the same things, give them as seeds: two columns of keys in a file, then\n"
-            f"  {command()} discover {described['x']['file']} {described['y']['file']} --seeds FILE --out RUN",
-            markup=False,
-        )
+        say("  if equal keys mean the same things, give them as seeds: two columns of keys in a file, then")
+        say(f"  {command()} discover {described['x']['file']} {described['y']['file']} --seeds FILE --out RUN")
     if described["health"]:
-        console.print(f"one attempt without seeds:\n{health_lines(described['health'])}")
-    console.print("[bold]advice[/]: " + "\n".join(advice))
+        say("one attempt without seeds:")
+        say_health(described["health"])
+    first, *cautions = advice
+    say(("advice", "bold"), f": {first}")
+    for caution in cautions:
+        say(caution)

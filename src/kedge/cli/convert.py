@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from kedge.cli.arguments import FORMATS, add_limit, add_verb, space_name
+from kedge.cli.arguments import FORMATS, add_limit, add_overwrite, add_verb, space_name
 
 
 def add_parser(verbs: Any) -> None:
@@ -18,6 +18,7 @@ def add_parser(verbs: Any) -> None:
         "Convert a file of vectors to another format, or keep part of it.",
         """  kedge convert GoogleNews-vectors-negative300.bin words.safetensors --limit 200000
   kedge convert wiki.vec.gz some.npz --keys words.txt
+  kedge convert cells.h5ad#X_pca cells.npz
   kedge convert chroma:DIR#COLLECTION vectors.npz
 
 Only ids and vectors are kept; `kedge migrate` keeps the payload of a store too.""",
@@ -29,15 +30,17 @@ Only ids and vectors are kept; `kedge migrate` keeps the payload of a store too.
         "out", metavar="OUT", type=space_name, help="file to write, whose suffix names the format; or a new store"
     )
     parser.add_argument("--keys", metavar="FILE", type=Path, help="keep only these keys, one a line")
+    add_overwrite(parser)
     add_limit(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Read and write."""
     from kedge.cli.output import note
-    from kedge.cli.writing import write_derived
+    from kedge.cli.writing import require_free_space, write_derived
     from kedge.spaces import read_embeddings, read_key_list
 
+    require_free_space(arguments)
     keys = set(read_key_list(arguments.keys)) if arguments.keys else None
     space = read_embeddings(arguments.file, limit=arguments.limit, keys=keys)
     if keys is not None and len(space) < len(keys) and arguments.limit is None:

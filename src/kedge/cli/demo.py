@@ -31,7 +31,9 @@ def add_parser(verbs: Any) -> None:
         run,
         "Pair up 5,000 English words of Word2Vec and GloVe, two models trained apart, from 15 known pairs.",
         """  kedge demo
-  kedge demo --out DIR --random-state 3""",
+  kedge demo --out DIR --random-state 3
+
+An earlier demo in the folder is replaced; a folder with anything else in it is left alone.""",
     )
     parser.add_argument("--out", metavar="DIR", type=Path, default=Path("kedge-demo"), help="folder (kedge-demo)")
     add_random_state(parser)
@@ -43,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     import numpy as np
 
     from kedge.cli.evaluate import as_json, print_evaluation
-    from kedge.cli.output import command, print_json, results
+    from kedge.cli.output import command, print_json, say
     from kedge.cli.progress import progress_bar
     from kedge.cli.provenance import describe_input, describe_machine
     from kedge.data import load_demo_words
@@ -95,25 +97,30 @@ def run(arguments: argparse.Namespace) -> int:
         told = {"seconds": round(seconds, 2), "run": str(out / "run"), "report": page}
         print_json(as_json(evaluation, discovery.health_) | told)
         return 0
-    console = results()
-    console.print(
-        f"[bold]kedge demo[/]: {len(x)} words in Word2Vec ({x.dim}-d) and GloVe ({y.dim}-d), two models trained "
-        f"apart; known at the start: {_SEEDS} pairs"
+    say(
+        ("kedge demo", "bold"),
+        f": {len(x)} words in Word2Vec ({x.dim}-d) and GloVe ({y.dim}-d), two models trained "
+        f"apart; known at the start: {_SEEDS} pairs",
     )
-    console.print("  " + ", ".join(left for left, _ in discovery.seed_keys_), markup=False)
-    console.print(
-        f"\n[bold]Found[/] {len(discovery.pairs_)} pairs in {seconds:.1f} s. Some words and their nearest in GloVe:"
+    say("  " + ", ".join(left for left, _ in discovery.seed_keys_))
+    say()
+    say(
+        ("Found", "bold"),
+        f" {len(discovery.pairs_)} pairs in {seconds:.1f} s. Some words and their nearest in GloVe:",
     )
     hidden = [key for key, seed in zip(discovery.anchor_keys_, discovery.anchor_is_seed_, strict=True) if not seed]
     for key, near in search(discovery, x, y, [left for left, _ in hidden[:_WORDS_SHOWN]], 3).items():
-        console.print(f"  {key:<14} {', '.join(f'{n.key} {n.similarity:.2f}' for n in near)}", markup=False)
-    console.print("\n[bold]Against the truth[/] (which the method did not see):")
+        say(f"  {key:<14} {', '.join(f'{n.key} {n.similarity:.2f}' for n in near)}")
+    say()
+    say(("Against the truth", "bold"), " (which the method did not see):")
     print_evaluation(evaluation, discovery.health_)
-    console.print(textwrap.fill(_THE_PAPER, 110))
+    for line in textwrap.wrap(_THE_PAPER, 110):
+        say(line)
     x_file, y_file, seeds_file = (out / name for name in _FILES)
-    console.print("\n[bold]Look at it[/], in a browser:")
-    console.print(f"  {page}", markup=False)
-    console.print(f"Files are in {out}. Try next:", markup=False)
-    console.print(f"  {command()} search {out / 'run'} {x_file} {y_file} water music", markup=False)
-    console.print(f"  {command()} discover {x_file} {y_file} --seeds {seeds_file} --out my-run", markup=False)
+    say()
+    say(("Look at it", "bold"), ", in a browser:")
+    say(f"  {page}")
+    say(f"Files are in {out}. Try next:")
+    say(f"  {command()} search {out / 'run'} {x_file} {y_file} water music")
+    say(f"  {command()} discover {x_file} {y_file} --seeds {seeds_file} --out my-run")
     return 0

@@ -119,11 +119,11 @@ class _Job:
 
 def run_images(arguments: argparse.Namespace) -> int:
     """Encode images and write."""
+    from kedge.cli.writing import require_free_space
     from kedge.discovery.devices import resolve_device
     from kedge.spaces.encoders import digest_of_files, find_images, load_image_encoder
-    from kedge.spaces.files import require_writable
 
-    require_writable(arguments.out)
+    require_free_space(arguments)
     keys = find_images(arguments.folder, limit=arguments.limit)
     paths = [arguments.folder / key for key in keys]
     device = str(resolve_device(arguments.device))
@@ -149,11 +149,12 @@ def run_text(arguments: argparse.Namespace) -> int:
     """Encode texts and write."""
     import numpy as np
 
+    from kedge.cli.writing import require_free_space
     from kedge.errors import InputError
     from kedge.spaces.encoders import digest, read_texts
-    from kedge.spaces.files import is_known_format, require_writable
+    from kedge.spaces.files import is_known_format
 
-    require_writable(arguments.out)
+    require_free_space(arguments)
     read = read_texts(arguments.file, field=arguments.field, key_field=arguments.key_field, limit=arguments.limit)
     static = is_known_format(arguments.model) and not Path(arguments.model).is_dir()
     if not static and arguments.fit_on is not None:
@@ -237,7 +238,7 @@ def _run(arguments: argparse.Namespace, job: _Job) -> int:
     """Encode in shards, write the output, say so."""
     import numpy as np
 
-    from kedge.cli.output import note, print_json, results
+    from kedge.cli.output import note, print_json, say
     from kedge.cli.progress import counting_bar
     from kedge.errors import InputError
     from kedge.spaces import Embeddings, write_embeddings
@@ -289,7 +290,7 @@ def _run(arguments: argparse.Namespace, job: _Job) -> int:
         )
     else:
         skipped = f", {len(missing)} {job.what} left out" if len(missing) else ""
-        results().print(f"{job.what}: {len(vectors)} x {vectors.shape[1]} in {arguments.out}{skipped}", markup=False)
+        say(f"{job.what}: {len(vectors)} x {vectors.shape[1]} in {arguments.out}{skipped}")
     return 0
 
 

@@ -47,7 +47,7 @@ rows of X that are in no seed are searched for among all rows of Y; where there 
 
 def run(arguments: argparse.Namespace) -> int:
     """Read everything, score, print."""
-    from kedge.cli.output import print_json, results
+    from kedge.cli.output import print_json, say
     from kedge.discovery import load
     from kedge.spaces import read_embeddings
     from kedge.tasks import evaluate
@@ -61,9 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
         counts = {"pairs": len(gold.pairs), "skipped": gold.skipped, "queries": evaluation.gold_used}
         print_json({"gold": counts} | as_json(evaluation, discovery.health_))
     else:
-        results().print(
-            f"gold: {described(gold)}; searched for: partners of {evaluation.gold_used} rows of X that are in no seed"
-        )
+        say(f"gold: {described(gold)}; searched for: partners of {evaluation.gold_used} rows of X that are in no seed")
         print_evaluation(evaluation, discovery.health_, searching=True)
     return 0
 
@@ -119,15 +117,14 @@ def as_json(evaluation: Evaluation, health: Health) -> dict[str, Any]:
 
 def print_evaluation(evaluation: Evaluation, health: Health, *, searching: bool = False) -> None:
     """The same as tables for people; that of searching where it is asked for."""
-    from kedge.cli.output import health_lines, print_table, results
+    from kedge.cli.output import print_table, say, say_health
     from kedge.tasks import SCORE_NAMES, SEARCH_NAMES, as_percent
 
     print_table(("anchors", *SCORE_NAMES.values()), evaluation.table())
     if searching:
         print_table(("search by", *SEARCH_NAMES.values()), evaluation.search_table())
-    console = results()
-    console.print(
+    say(
         f"hidden anchors found exactly {as_percent(evaluation.anchors_exact)}, "
         f"pairs: precision {as_percent(evaluation.pairs_precision)}, recall {as_percent(evaluation.pairs_recall)}"
     )
-    console.print(health_lines(health))
+    say_health(health)

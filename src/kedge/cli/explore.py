@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
-from kedge.cli.arguments import add_limit, add_rows_shown, add_run, add_spaces, add_verb
+from kedge.cli.arguments import add_device, add_limit, add_rows_shown, add_run, add_spaces, add_verb
+from kedge.cli.evaluate import add_gold
 from kedge.cli.interruption import interrupted
+from kedge.cli.report import add_labels, compare, read_labels
 
 # What a key takes in all: itself, to search for, and in the tables of partners.
 _KEY_BYTES = 500
@@ -21,6 +24,7 @@ def add_parser(verbs: Any) -> None:
         "Look at a run in the browser, live: any key of spaces of any size, and the picture for other anchors.",
         """  kedge explore RUN x.npy y.npy
   kedge explore RUN x.npy y.npy --port 8080 --open
+  kedge explore RUN a.npz b.npz --images photos --labels labels.tsv     keys are files in the folder photos
 
 It answers on this machine only (127.0.0.1), changes nothing, and ends with Ctrl-C. Needs kedge[report].""",
     )
@@ -28,13 +32,19 @@ It answers on this machine only (127.0.0.1), changes nothing, and ends with Ctrl
     add_spaces(parser)
     parser.add_argument("--port", metavar="N", type=port_number, default=0, help="port to answer on (any that is free)")
     parser.add_argument("--open", action="store_true", help="open the page in a browser")
+    add_gold(parser, required=False)
+    add_labels(parser)
+    parser.add_argument(
+        "--images", metavar="DIR", type=Path, help="folder with image files that keys name, to show small"
+    )
     add_rows_shown(parser)
+    add_device(parser)
     add_limit(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Load, then answer until interrupted."""
-    from kedge.cli.output import note, print_json, results
+    from kedge.cli.output import note, print_json, say
     from kedge.discovery import load
     from kedge.errors import InputError
     from kedge.report import Explorer, require_plotly, serve
@@ -50,7 +60,16 @@ def run(arguments: argparse.Namespace) -> int:
     held = x.vectors.nbytes + y.vectors.nbytes + (4 * shared_columns(discovery) + _KEY_BYTES) * rows
     require_memory(held, "the spaces, held to search them,", "read fewer rows with --limit")
     note(f"{x.source}: {len(x)} x {x.dim}, {y.source}: {len(y)} x {y.dim}; preparing the picture")
-    explorer = Explorer(discovery, x, y, run=str(arguments.run_folder), most=arguments.rows)
+    explorer = Explorer(
+        discovery,
+        x,
+        y,
+        run=str(arguments.run_folder),
+        most=arguments.rows,
+        gold=compare(arguments, discovery, x, y),
+        labels=read_labels(arguments, x, y),
+        images=arguments.images,
+    )
     try:
         server = serve(explorer, arguments.port)
     except OSError as error:
@@ -60,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.json:
             print_json({"url": address})
         else:
-            results().print(f"page: {address} (Ctrl-C ends it)", markup=False)
+            say(f"page: {address} (Ctrl-C ends it)")
         if arguments.open:
             import webbrowser
 

@@ -1,4 +1,4 @@
-"""`kedge export`: the map of a run as a file that needs neither torch nor kedge."""
+"""`kedge export`: a run for others: its map without torch or kedge, its pairs, or both spaces for embedding-atlas."""
 
 from __future__ import annotations
 
@@ -6,10 +6,19 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from kedge.cli.arguments import add_run, add_verb
+from kedge.cli.arguments import (
+    add_limit,
+    add_overwrite,
+    add_rows_shown,
+    add_run,
+    add_spreadsheet_safe,
+    add_verb,
+    space_name,
+)
+from kedge.cli.report import add_labels, read_labels
 from kedge.cli.translate import add_direction_and_scale, note_length
 
-_KINDS = {".npz": "numpy", ".safetensors": "numpy", ".onnx": "onnx"}
+_KINDS = {".npz": "numpy", ".safetensors": "numpy", ".onnx": "onnx", ".tsv": "pairs", ".parquet": "embedding-atlas"}
 
 
 def add_parser(verbs: Any) -> None:
@@ -18,30 +27,56 @@ def add_parser(verbs: Any) -> None:
         verbs,
         "export",
         run,
-        "Write what translates vectors of X into Y's space as a file for a service, without torch or kedge.",
+        "Write a run for others: what translates, without torch or kedge; the pairs; both spaces for embedding-atlas.",
         """  kedge export RUN --to numpy -o to-y.npz
   kedge export RUN --to onnx -o to-y.onnx
   kedge export RUN --to onnx -o to-x.onnx --back --scale raw
+  kedge export RUN --to pairs -o pairs.tsv --spreadsheet-safe
+  kedge export RUN x.vec y.vec --to embedding-atlas -o atlas.parquet
 
 numpy:  a few float32 arrays; the lines of NumPy that use them are printed
 onnx:   a model from `vectors` (any number of rows) to `translated`, for onnxruntime and its like; needs kedge[onnx]
+pairs:  x, y and confidence, as `pairs.tsv` of RUN has them
+embedding-atlas:  both spaces laid out together, with neighbours, partners and confidence; the command that opens it is
+        printed; needs kedge[parquet]
 
-The file does what `kedge translate` does. It checks nothing: a vector of zeros comes out as NaN.""",
+What translates does so as `kedge translate` does. It checks nothing: a vector of zeros comes out as NaN.""",
     )
     add_run(parser)
-    parser.add_argument("--to", choices=("numpy", "onnx"), help="what to write (what the suffix of FILE says)")
+    for name, space in (("x", "source"), ("y", "target")):
+        told = f"{space} space of RUN, for embedding-atlas alone"
+        parser.add_argument(name, metavar=name.upper(), type=space_name, nargs="?", help=told)
+    kinds = tuple(dict.fromkeys(_KINDS.values()))
+    parser.add_argument("--to", choices=kinds, help="what to write (what the suffix of FILE says)")
     parser.add_argument(
-        "-o", "--out", metavar="FILE", type=Path, required=True, help="file to write: .npz .safetensors .onnx"
+        "-o", "--out", metavar="FILE", type=Path, required=True, help=f"file to write: {' '.join(_KINDS)}"
     )
     add_direction_and_scale(parser)
-    parser.add_argument("--overwrite", action="store_true", help="replace a file that is there already")
+    add_spreadsheet_safe(parser)
+    add_rows_shown(parser)
+    add_labels(parser)
+    parser.add_argument(
+        "--layout",
+        choices=("tsne",),
+        help="lay out by t-SNE, a minute or more, for embedding-atlas; needs kedge[layout]",
+    )
+    add_limit(parser)
+    add_overwrite(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Load, convert, write, and say how to use it."""
     suffix = _check_target(arguments)
+    if _KINDS[suffix] == "pairs":
+        return _export_pairs(arguments)
+    if _KINDS[suffix] == "embedding-atlas":
+        return _export_atlas(arguments)
+    return _export_translation(arguments, suffix)
 
-    from kedge.cli.output import note, print_json, results
+
+def _export_translation(arguments: argparse.Namespace, suffix: str) -> int:
+    """Write what translates, and the lines that use it."""
+    from kedge.cli.output import note, print_json, say
     from kedge.discovery import load
     from kedge.spaces.atomic import atomic_path
     from kedge.tasks import about_translation, export_bytes, export_lines
@@ -61,16 +96,67 @@ def run(arguments: argparse.Namespace) -> int:
         sizes = {"dimensions_in": dim_in, "dimensions_out": dim_out, "length": float(translation.length)}
         print_json(described | sizes | {"about": about})
         return 0
-    console = results()
     direction = f"{about['source']} to {about['target']}"
-    console.print(f"translation of {direction}, {dim_in} to {dim_out} dimensions, in {arguments.out}", markup=False)
-    console.print("use it so:\n", markup=False)
-    console.print(export_lines(translation, about, suffix, arguments.out.name), markup=False, end="")
+    say(f"translation of {direction}, {dim_in} to {dim_out} dimensions, in {arguments.out}")
+    say("use it so:")
+    say()
+    for line in export_lines(translation, about, suffix, arguments.out.name).rstrip("\n").split("\n"):
+        say(line)
+    return 0
+
+
+def _export_pairs(arguments: argparse.Namespace) -> int:
+    """Write the pairs as a table."""
+    from kedge.cli.output import print_json, say
+    from kedge.discovery import load
+    from kedge.spaces import write_table
+    from kedge.spaces.atomic import atomic_path
+
+    discovery = load(arguments.run_folder)
+    pairs = zip(discovery.pair_keys_, discovery.pair_confidence_, strict=True)
+    with atomic_path(arguments.out) as temporary:
+        write_table(
+            temporary,
+            ("x", "y", "confidence"),
+            ((x, y, f"{confidence:.4f}") for (x, y), confidence in pairs),
+            spreadsheet_safe=arguments.spreadsheet_safe,
+        )
+    if arguments.json:
+        print_json({"out": str(arguments.out), "to": "pairs", "pairs": len(discovery.pairs_)})
+    else:
+        say(f"{len(discovery.pairs_)} pairs in {arguments.out}")
+    return 0
+
+
+def _export_atlas(arguments: argparse.Namespace) -> int:
+    """Write both spaces as embedding-atlas reads them, and how to open them."""
+    from kedge.cli.output import print_json, say
+    from kedge.discovery import load
+    from kedge.report import opening_command, require_pyarrow, write_atlas
+    from kedge.report.layout import require_layout
+    from kedge.spaces import read_embeddings
+
+    require_pyarrow()
+    if arguments.layout:
+        require_layout()
+    discovery = load(arguments.run_folder)
+    x, y = (read_embeddings(path, limit=arguments.limit) for path in (arguments.x, arguments.y))
+    labels = read_labels(arguments, x, y)
+    rows = write_atlas(
+        arguments.out, discovery, x, y, most=arguments.rows, labels=labels, layout=bool(arguments.layout)
+    )
+    command = opening_command(arguments.out)
+    if arguments.json:
+        print_json({"out": str(arguments.out), "to": "embedding-atlas", "rows": rows, "command": command})
+    else:
+        say(f"{rows} rows of both spaces in {arguments.out}; open them so (pip install embedding-atlas):")
+        say(command)
     return 0
 
 
 def _check_target(arguments: argparse.Namespace) -> str:
     """The suffix of a file that can be written; what cannot is refused before any work."""
+    from kedge.cli.writing import require_free
     from kedge.errors import InputError
     from kedge.spaces.atomic import require_target
 
@@ -81,7 +167,14 @@ def _check_target(arguments: argparse.Namespace) -> str:
     if arguments.to not in (None, _KINDS[suffix]):
         fitting = " or ".join(name for name, kind in _KINDS.items() if kind == arguments.to)
         raise InputError(f"{path}: --to {arguments.to} needs a name that ends in {fitting}, got {path.suffix}")
+    if arguments.spreadsheet_safe and _KINDS[suffix] != "pairs":
+        raise InputError(f"{path}: --spreadsheet-safe is for tables, --to pairs; leave it out")
+    if _KINDS[suffix] == "embedding-atlas":
+        if arguments.y is None:
+            raise InputError(f"{path}: embedding-atlas shows the spaces too; give RUN, and then X and Y")
+    elif arguments.x or arguments.labels:
+        given = arguments.x or arguments.labels
+        raise InputError(f"{given}: spaces and labels are for --to embedding-atlas; leave them out")
     require_target(path)
-    if path.exists() and not arguments.overwrite:
-        raise InputError(f"{path}: the file is there already; choose another name, or replace it by --overwrite")
+    require_free(arguments)
     return suffix

@@ -30,11 +30,16 @@ def add_parser(verbs: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Describe and print."""
-    from kedge.cli.output import print_json, results
+    from kedge.cli.output import print_json, say
     from kedge.discovery import read_description
+    from kedge.errors import InputError
     from kedge.spaces import read_embeddings
+    from kedge.spaces.dataset_folder import is_dataset
+    from kedge.spaces.files import files_read
 
-    if isinstance(arguments.path, Path) and arguments.path.is_dir():
+    if isinstance(arguments.path, Path) and not any(path.exists() for path in files_read(arguments.path)):
+        raise InputError(f"{arguments.path}: no such file or folder")
+    if isinstance(arguments.path, Path) and arguments.path.is_dir() and not is_dataset(arguments.path):
         described = read_description(arguments.path)
         shown = _run_lines(described)
     else:
@@ -44,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
         print_json(described)
     else:
         for name, value in shown:
-            results().print(f"{name:<16} {value}", markup=False)
+            say(f"{name:<16} {value}")
     return 0
 
 

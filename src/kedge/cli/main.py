@@ -6,15 +6,17 @@ Exit codes: 0 done; 2 bad input, nothing written; 3 done, but not vouched for, o
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import signal
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from kedge import __version__
 from kedge.cli import (
     check,
+    compare,
     convert,
     demo,
     discover,
@@ -35,8 +37,11 @@ from kedge.cli import (
     suggest,
     translate,
 )
+from kedge.cli.completion import add_completion
+from kedge.cli.escaping import shown
 from kedge.cli.interruption import interrupted
-from kedge.errors import KedgeError
+from kedge.cli.lost_pages import tell_of_lost_pages
+from kedge.errors import KedgeError, did_you_mean
 
 _VERBS = (
     demo,
@@ -45,6 +50,7 @@ _VERBS = (
     report,
     explore,
     evaluate,
+    compare,
     rehearse,
     suggest,
     search,
@@ -63,13 +69,23 @@ _VERBS = (
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
+_DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class _Parser(argparse.ArgumentParser):
     """Says what is wrong in one line, like every other error."""
 
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Refuse what is none of the choices, with the one that was probably meant."""
+        if action.choices is None or value in action.choices:
+            return
+        choices = [str(choice) for choice in action.choices]
+        meant = did_you_mean(str(value), choices) or f"; choose from {', '.join(choices)}"
+        raise argparse.ArgumentError(action, f"invalid choice: {value!r}{meant}")
+
     def error(self, message: str) -> NoReturn:
-        sys.exit(_fail(f"{message}; see `{self.prog} --help`"))
+        see = " See" if message.endswith("?") else "; see"
+        sys.exit(_fail(f"{message}{see} `{self.prog} --help`"))
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -86,6 +102,7 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"kedge {__version__}")
+    add_completion(parser)
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True, parser_class=_Parser)
     for verb in _VERBS:
         verb.add_parser(verbs)
@@ -123,12 +140,15 @@ def _run(parsed: argparse.Namespace) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        return _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        # What is written to files is named by who writes it, so that a full disk without a name is where stdout goes.
+        named = error.filename or ("standard output" if error.errno in _DISK_IS_FULL else None)
+        return _fail(f"{named}: {error.strerror}" if named else str(error))
 
 
 def entry_point() -> NoReturn:
     """What the `kedge` script calls."""
     signal.signal(signal.SIGTERM, _stop)
+    tell_of_lost_pages()
     # Threads that wait for each other sleep. Spinning is no quicker, and where others use the same cores, much slower.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     code = main()
@@ -152,5 +172,5 @@ def _stop(*_: object) -> NoReturn:
 
 
 def _fail(message: str) -> int:
-    print("kedge: error: " + " ".join(message.split()), file=sys.stderr)  # noqa: T201
+    print("kedge: error: " + shown(" ".join(message.split())), file=sys.stderr)  # noqa: T201
     return EXIT_BAD_INPUT

@@ -32,9 +32,9 @@ def add_parser(verbs: Any) -> None:
   kedge migrate chroma:DB#docs chroma:DB#docs-new --run RUN --resume        after an interruption
   kedge migrate pgvector:postgresql://HOST/DB#docs.old pgvector:postgresql://HOST/DB#docs.new --run RUN --back
 
-The source is never changed. RUN carries vectors of its X into its Y, with --back those of Y into X. Exit code 3 means
-that the target does not hold what it should, and says how much; rows that were added to the source meanwhile are
-brought over by --resume.""",
+The source is never changed, and a target that is there is not replaced. RUN carries vectors of its X into its Y, with
+--back those of Y into X. Exit code 3 means that the target does not hold what it should, and says how much; rows that
+were added to the source meanwhile are brought over by --resume.""",
     )
     parser.add_argument("source", metavar="SOURCE", type=space_name, help=f"store (see `kedge stores`), or {FORMATS}")
     parser.add_argument("target", metavar="TARGET", type=space_name, help="new store, of the same kind or another")
@@ -61,9 +61,11 @@ brought over by --resume.""",
 
 def run(arguments: argparse.Namespace) -> int:
     """Check, carry, compare, and say what came of it."""
+    from kedge.cli import writing
     from kedge.cli.output import note
     from kedge.discovery import load
     from kedge.errors import InputError
+    from kedge.spaces.atomic import require_target
     from kedge.spaces.stores import open_store
     from kedge.spaces.stores.migration import migrate, require_fitting, require_free
 
@@ -71,8 +73,9 @@ def run(arguments: argparse.Namespace) -> int:
     _require_right(discovery, anyway=arguments.anyway)
     if arguments.source == arguments.target:
         raise InputError(f"{arguments.target}: source and target are the same store")
-    if arguments.skip_bad and arguments.skip_bad.exists() and not arguments.resume:
-        raise InputError(f"--skip-bad: {arguments.skip_bad} is there already; choose another name")
+    if arguments.skip_bad:
+        require_target(arguments.skip_bad)
+        writing.require_free(arguments, "skip_bad", allowed_by="resume")
     dims: tuple[int, int] = discovery.map_.shape[::-1] if arguments.back else discovery.map_.shape
     with open_store(arguments.source) as source, open_store(arguments.target) as target:
         about = require_fitting(source, dims)
@@ -158,6 +161,7 @@ def _refuse_twice(about: Description, said: dict[str, Any]) -> None:
 @contextmanager
 def _bad_rows(path: Path | None) -> Iterator[OnBad | None]:
     """Where bad rows are told: to nobody, or to a file, which appears if there are any."""
+    from kedge.spaces.atomic import atomic_path
     from kedge.spaces.pairs import write_table
 
     if path is None:
@@ -166,7 +170,8 @@ def _bad_rows(path: Path | None) -> Iterator[OnBad | None]:
     found: list[tuple[str, str]] = []
     yield lambda name, why: found.append((str(name), why))
     if found:
-        write_table(path, ("id", "reason"), found)
+        with atomic_path(path) as temporary:
+            write_table(temporary, ("id", "reason"), found)
 
 
 @contextmanager
@@ -187,7 +192,7 @@ def _tell_plan(
     going_on: bool,
 ) -> int:
     """What would be done, after one batch has been carried to nowhere."""
-    from kedge.cli.output import print_json, results
+    from kedge.cli.output import print_json, say
 
     first = next(source.read(min(arguments.batch, 100)), None)
     dim = carry(first.vectors[:1]).shape[1] if first is not None and len(first) else None
@@ -201,10 +206,9 @@ def _tell_plan(
     if arguments.json:
         print_json({"dry_run": True} | plan)
         return 0
-    results().print(
+    say(
         f"would {'go on to carry' if going_on else 'carry'} {about.rows} rows of {about.dim} numbers from "
-        f"{said['source']} to {arguments.target}, as {dim} numbers of {said['scale']} length; nothing was written",
-        markup=False,
+        f"{said['source']} to {arguments.target}, as {dim} numbers of {said['scale']} length; nothing was written"
     )
     return 0
 
@@ -212,23 +216,21 @@ def _tell_plan(
 def _tell(arguments: argparse.Namespace, result: Migration, target: Store, seconds: float) -> int:
     from dataclasses import asdict
 
-    from kedge.cli.output import print_json, results
+    from kedge.cli.output import print_json, say
 
     if arguments.json:
         print_json(asdict(result) | {"complete": result.complete, "seconds": seconds, "target": str(target.address)})
         return 0 if result.complete else EXIT_INCOMPLETE
-    print_line = results().print
     before = f", {result.before} were there before" if result.before else ""
     rate = f"{result.rows / max(seconds, 1e-9):.0f} rows a second, checking included"
-    print_line(f"{result.written} rows carried to {target.address}{before} ({rate})", markup=False)
+    say(f"{result.written} rows carried to {target.address}{before} ({rate})")
     if result.bad:
-        print_line(f"left out: {result.bad} rows that do not fit, listed in {arguments.skip_bad}", markup=False)
+        say(f"left out: {result.bad} rows that do not fit, listed in {arguments.skip_bad}")
     if result.complete:
-        print_line(f"checked: all ids are there, {result.compared} rows compared and equal", markup=False)
+        say(f"checked: all ids are there, {result.compared} rows compared and equal")
         return 0
-    print_line(
+    say(
         f"NOT COMPLETE: {result.missing} rows are missing (added meanwhile? then --resume), {result.extra} are in the "
-        f"target only, {result.different} of {result.compared} compared rows differ",
-        markup=False,
+        f"target only, {result.different} of {result.compared} compared rows differ"
     )
     return EXIT_INCOMPLETE

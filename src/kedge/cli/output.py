@@ -1,4 +1,4 @@
-"""What the verbs print: results on stdout, everything else on stderr."""
+"""What the verbs print: results on stdout, everything else on stderr, and nothing that commands the terminal."""
 
 from __future__ import annotations
 
@@ -11,21 +11,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.measure import Measurement
 from rich.table import Table
+from rich.text import Text
+
+from kedge.cli.escaping import shown, shown_in_json
 
 if TYPE_CHECKING:
     from kedge.discovery import Health
 
 _COLOURS = {"right": "green", "doubtful": "yellow", "not right": "red"}
-
-
 _WIDEST = 1000
 
 
+def one_line(*parts: str | tuple[str, str]) -> Text:
+    """What is printed as one line, whatever is in the parts: texts, or (text, style)."""
+    return Text.assemble(*((shown(part), "") if isinstance(part, str) else (shown(part[0]), part[1]) for part in parts))
+
+
 class _Console(Console):
-    """Prints text as it is, and leaves a closed pipe to `main`."""
+    """Wraps nothing, and leaves a closed pipe to `main`."""
 
     def __init__(self, *, stderr: bool = False) -> None:
         super().__init__(stderr=stderr, highlight=False, emoji=False, soft_wrap=True)
@@ -34,19 +39,30 @@ class _Console(Console):
         raise BrokenPipeError
 
 
-def results() -> Console:
-    """For results; plain text when stdout is no terminal."""
-    return _Console()
-
-
 def notes() -> Console:
-    """For progress, logs and warnings."""
+    """For progress, logs and warnings. What comes from data goes through `one_line` first."""
     return _Console(stderr=True)
+
+
+def say(*parts: str | tuple[str, str]) -> None:
+    """One line of the result on stdout, of texts and (text, style); without colour when that is no terminal."""
+    _Console().print(one_line(*parts))
+
+
+def note(message: str) -> None:
+    """One line for the log, on stderr."""
+    notes().print(one_line("kedge: ", message))
+
+
+def warn(message: str) -> None:
+    """One line on stderr that is not to be overlooked."""
+    notes().print(one_line(("WARNING", "bold red"), " ", message))
 
 
 def print_json(value: Mapping[str, Any]) -> None:
     """One JSON object on stdout."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2, default=_jsonable) + "\n")
+    lines = json.dumps(value, ensure_ascii=False, indent=2, default=_jsonable).split("\n")
+    sys.stdout.write("\n".join(map(shown_in_json, lines)) + "\n")
     sys.stdout.flush()  # `kedge explore` goes on after it
 
 
@@ -54,33 +70,26 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A small table on stdout; the first column is text, the others are figures."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for position, column in enumerate(columns):
-        table.add_column(column, justify="left" if position == 0 else "right", no_wrap=True)
+        table.add_column(one_line(column), justify="left" if position == 0 else "right", no_wrap=True)
     for row in rows:
-        table.add_row(*(escape(cell) for cell in row))
-    console = results()
+        table.add_row(*map(one_line, row))
+    console = _Console()
     needed = Measurement.get(console, console.options.update(max_width=_WIDEST), table).maximum
     console.width = max(needed, console.width)  # a line too long wraps, and nothing is cut off
     console.print(table)
 
 
-def health_lines(health: Health) -> str:
-    """Both answers, a line each, and what is shared, with colour markup."""
-    answers = (("The map is", health.map), ("The pairs are", health.pairs))
-    lines = [
-        f"{begin} [bold {_COLOURS[answer.verdict]}]{answer.verdict.upper()}[/] ({answer.score:.2f}): {answer.reason}"
-        for begin, answer in answers
-    ]
-    return "\n".join([*lines, f"In both: {health.overlap}."])
-
-
-def note(message: str) -> None:
-    """One line for the log, on stderr."""
-    notes().print(f"kedge: {message}", markup=False)
+def say_health(health: Health) -> None:
+    """Both answers, a line each, and what is shared."""
+    for begin, answer in (("The map is ", health.map), ("The pairs are ", health.pairs)):
+        verdict = (answer.verdict.upper(), f"bold {_COLOURS[answer.verdict]}")
+        say(begin, verdict, f" ({answer.score:.2f}): {answer.reason}")
+    say(f"In both: {health.overlap}.")
 
 
 def tell_page(path: Path) -> None:
     """Where a page is that has been written, on stdout."""
-    results().print(f"page: {path} (open it in a browser)", markup=False)
+    say(f"page: {path} (open it in a browser)")
 
 
 def command() -> str:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from kedge.cli.arguments import add_limit, add_run, add_spaces, add_verb
+from kedge.cli.arguments import add_limit, add_overwrite, add_run, add_spaces, add_verb
 
 
 def add_parser(verbs: Any) -> None:
@@ -27,22 +27,25 @@ spaces: partners have the same colour; two spaces that agree look alike. Needs k
         "--kind", choices=("spaces", "convergence", "confidence"), default="spaces", help="what to draw (spaces)"
     )
     parser.add_argument("-o", "--out", metavar="FILE", type=Path, required=True, help="file to write: .pdf .png .svg")
+    add_overwrite(parser)
     add_limit(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Load, draw, write."""
-    from kedge.cli.output import print_json, results
+    from kedge.cli.output import print_json, say
+    from kedge.cli.writing import require_free
     from kedge.discovery import load
     from kedge.report import FIGURES, require_figure_target, save_figure
     from kedge.spaces import read_embeddings
 
     require_figure_target(arguments.out)
+    require_free(arguments)
     discovery = load(arguments.run_folder)
     x, y = (read_embeddings(path, limit=arguments.limit) for path in (arguments.x, arguments.y))
     save_figure(FIGURES[arguments.kind](discovery, x, y), arguments.out)
     if arguments.json:
         print_json({"kind": arguments.kind, "out": str(arguments.out)})
     else:
-        results().print(f"{arguments.kind}: {arguments.out}", markup=False)
+        say(f"{arguments.kind}: {arguments.out}")
     return 0

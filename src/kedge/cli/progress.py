@@ -18,7 +18,8 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from kedge.cli.output import notes
+from kedge.cli.escaping import shown
+from kedge.cli.output import notes, one_line
 from kedge.discovery import Step
 from kedge.discovery.steps import OnStep
 
@@ -43,7 +44,7 @@ class _Rate(ProgressColumn):
 def _bars(console: Console, *more: ProgressColumn) -> Progress:
     """What every bar shows: label, count, `more`, and times."""
     return Progress(
-        TextColumn("{task.description:<22}"),
+        TextColumn("{task.description:<22}", markup=False),
         BarColumn(bar_width=24),
         TextColumn("{task.completed}/{task.total}"),
         *more,
@@ -59,21 +60,22 @@ def _bars(console: Console, *more: ProgressColumn) -> Progress:
 def progress_bar() -> Iterator[OnStep]:
     """Yield a callback for `on_step` that says what is being tried, and draws one bar a stage of it."""
     console = notes()
-    with _bars(console, TextColumn("{task.fields[figures]}")) as progress:
+    with _bars(console, TextColumn("{task.fields[figures]}", markup=False)) as progress:
         tasks: dict[tuple[str, str], TaskID] = {}
 
         def on_step(step: Step) -> None:
             if step.stage == "health":  # no bar: a line, which stays
                 if console.is_terminal:
-                    console.print(f"kedge: {step.attempt.split(':')[0]} came to a score of {step.figures['score']:.2f}")
+                    score = step.figures["score"]
+                    console.print(one_line(f"kedge: {step.attempt.split(':')[0]} came to a score of {score:.2f}"))
                 return
             bar = (step.stage, step.attempt)
             if step.attempt and step.attempt not in {attempt for _, attempt in tasks} and console.is_terminal:
-                console.print(f"kedge: {step.attempt}", markup=False)
+                console.print(one_line(f"kedge: {step.attempt}"))
             if bar not in tasks:
                 for done in tasks.values():  # a stage may end before its last possible step
                     progress.update(done, total=progress.tasks[done].completed)
-                tasks[bar] = progress.add_task(_LABELS.get(step.stage, step.stage), total=step.total, figures="")
+                tasks[bar] = progress.add_task(shown(_LABELS.get(step.stage, step.stage)), total=step.total, figures="")
             figures = "  ".join(f"{name} {value:.3g}" for name, value in step.figures.items())
             progress.update(tasks[bar], completed=step.index, figures=figures)
 
@@ -84,7 +86,7 @@ def progress_bar() -> Iterator[OnStep]:
 def counting_bar(label: str, *, rate: bool = False) -> Iterator[Callable[[int, int], None]]:
     """Yield a callback that is told how many are done, and of how many; with `rate` the bar shows how many a second."""
     with _bars(notes(), *([_Rate()] if rate else [])) as progress:
-        task = progress.add_task(label, total=None)
+        task = progress.add_task(shown(label), total=None)
 
         def on_progress(done: int, total: int) -> None:
             progress.update(task, completed=done, total=total)

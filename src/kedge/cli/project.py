@@ -36,13 +36,14 @@ shared:    for search in either direction, the best that the run knows; the inne
 
 def run(arguments: argparse.Namespace) -> int:
     """Project and write."""
-    from kedge.cli.writing import write_derived
+    from kedge.cli.writing import require_free_space, write_derived
     from kedge.discovery import load
     from kedge.errors import InputError
     from kedge.spaces import read_embeddings
 
     if arguments.snapped and arguments.coordinates != "relative":
         raise InputError("--snapped: shared coordinates use no anchors; leave it out, or say --coordinates relative")
+    require_free_space(arguments)
     discovery = load(arguments.run_folder)
     space = read_embeddings(arguments.file, limit=arguments.limit)
     of_x = arguments.side == "X"

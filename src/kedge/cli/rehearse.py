@@ -121,27 +121,26 @@ def as_json(rehearsal: Rehearsal, known: Gold | None) -> dict[str, Any]:
 
 def print_rehearsal(rehearsal: Rehearsal, known: Gold | None) -> None:
     """The same for people."""
-    from kedge.cli.output import print_table, results
+    from kedge.cli.output import print_table, say
     from kedge.tasks import FIGURE_NAMES, WAY_NAMES
     from kedge.tasks.rehearsal import FEWEST_PAIRS
 
-    console = results()
     left_out = f"; {rehearsal.seeds} of them share a row with a seed and are left out" if rehearsal.seeds else ""
-    console.print(f"known: {described(known) if known else 'no pairs'}{left_out}")
+    say(f"known: {described(known) if known else 'no pairs'}{left_out}")
     if rehearsal.is_estimate:
-        console.print(f"Nothing was measured, which takes {FEWEST_PAIRS} pairs; this is an [bold]ESTIMATE[/]:")
+        say(f"Nothing was measured, which takes {FEWEST_PAIRS} pairs; this is an ", ("ESTIMATE", "bold"), ":")
         if rehearsal.held_out.telling:
             print_table(("held out", "MRR", FIGURE_NAMES["overlap"]), rehearsal.held_out.table())
-        console.print(rehearsal.held_out.caveat)
+        say(rehearsal.held_out.caveat)
         return
     print_table(("way", "queries", "index", *FIGURE_NAMES.values()), rehearsal.table())
     for remark in rehearsal.remarks:
-        console.print(remark)
+        say(remark)
     for name, way in rehearsal.ways.items():
         if way.clusters:
             kinds = (", ".join(cluster.short_keys(_MOST_LETTERS)) for cluster in way.clusters)
             rows = [(kind, *figures) for kind, figures in zip(kinds, way.cluster_table(), strict=True)]
-            console.print()
+            say()
             print_table((f"{WAY_NAMES[name]}, worst first", "queries", *FIGURE_NAMES.values()), rows)
 
 
@@ -154,7 +153,7 @@ def _judgement(judged: Judged | None, arguments: argparse.Namespace, *, enough: 
 
 def _tell_judgement(judged: Judged | None, arguments: argparse.Namespace, *, enough: bool) -> None:
     """Whether it is enough; where it is not, loudly."""
-    from kedge.cli.output import notes, results
+    from kedge.cli.output import say, warn
     from kedge.tasks import FIGURE_NAMES, WAY_NAMES
 
     if judged is None:
@@ -164,6 +163,7 @@ def _tell_judgement(judged: Judged | None, arguments: argparse.Namespace, *, eno
         told = f"{figure} of {WAY_NAMES[judged.way]} is {judged.value:.3f}"
     told += f", at least {arguments.least:g} was asked for"
     if not enough:
-        notes().print(f"[bold red]WARNING[/] {told}: do not change over yet.")
+        warn(f"{told}: do not change over yet.")
     elif not arguments.json:
-        results().print(f"\nenough: {told}")
+        say()
+        say(f"enough: {told}")

@@ -30,7 +30,7 @@ def add_parser(verbs: Any) -> None:
         "reproduce",
         "run one of the paper's experiments, with its figures beside ours",
         "Run one of the paper's experiments and print our figures beside the published ones. "
-        "A run that was stopped goes on where it was.",
+        "A run that was stopped goes on where it was; tables and figures of an earlier one in --out are replaced.",
         """  kedge reproduce words --data DIR
   kedge reproduce words --x wiki-news-300d-1M.vec --y GoogleNews-vectors-negative300.bin
   kedge reproduce reviews --help     more about one experiment, such as --json""",
@@ -242,18 +242,17 @@ class _Bars(ExitStack):
 
 
 def _conclude(arguments: argparse.Namespace, result: Result) -> int:
-    from kedge.cli.output import print_json, print_table, results
+    from kedge.cli.output import print_json, print_table, say
 
     written = result.write(arguments.out)
     if arguments.json:
         print_json(result.details)
         return 0
-    console = results()
     for table in result.tables:
-        console.print(table.title, style="bold", markup=False)
+        say((table.title, "bold"))
         print_table(table.columns, table.rows)
         for remark in table.remarks:
-            console.print(remark, markup=False)
-        console.print()
-    console.print(f"Written: {', '.join(str(path) for path in written)}", markup=False)
+            say(remark)
+        say()
+    say(f"Written: {', '.join(str(path) for path in written)}")
     return 0

@@ -30,7 +30,7 @@ beside a key is a cosine, from -1 to 1: nearly the same order, and easier to rea
 
 def run(arguments: argparse.Namespace) -> int:
     """Look the keys up and print their neighbours."""
-    from kedge.cli.output import print_json, results
+    from kedge.cli.output import print_json, say
     from kedge.discovery import load
     from kedge.spaces import read_embeddings
     from kedge.tasks import search
@@ -42,8 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json({key: [near._asdict() for near in neighbours] for key, neighbours in found.items()})
         return 0
-    console = results()
     for key, neighbours in found.items():
         listed = "  ".join(f"{near.key} {near.similarity:.2f}" for near in neighbours)
-        console.print(f"{key}:  {listed}", markup=False)
+        say(f"{key}:  {listed}")
     return 0

@@ -8,7 +8,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kedge.cli.arguments import FORMATS, add_random_state, add_run, add_verb, space_name
+from kedge.cli.arguments import (
+    FORMATS,
+    add_overwrite,
+    add_random_state,
+    add_run,
+    add_spreadsheet_safe,
+    add_verb,
+    space_name,
+)
 
 if TYPE_CHECKING:
     from kedge.tasks import StitchScores
@@ -33,6 +41,8 @@ which --gold also says how far off they are (MAE). Logistic regression needs ked
     parser.add_argument("--labels", metavar="FILE", type=Path, required=True, help="a label for each key of --train")
     parser.add_argument("--predict", metavar="FILE", type=space_name, required=True, help="vectors to label, likewise")
     parser.add_argument("-o", "--out", metavar="OUT", type=Path, required=True, help="file to write: .tsv")
+    add_overwrite(parser)
+    add_spreadsheet_safe(parser)
     parser.add_argument("--from", dest="source", choices=("X", "Y"), default="X", help="the space of --train (X)")
     parser.add_argument("--to", dest="target", choices=("X", "Y"), help="the space of --predict (the other one)")
     parser.add_argument("--head", choices=("logistic", "mlp"), default="logistic", help="the classifier (logistic)")
@@ -47,15 +57,18 @@ which --gold also says how far off they are (MAE). Logistic regression needs ked
 
 def run(arguments: argparse.Namespace) -> int:
     """Train, predict, write, score."""
-    from kedge.cli.output import print_json, results
+    from kedge.cli.output import print_json, say
+    from kedge.cli.writing import require_free
     from kedge.discovery import load
     from kedge.errors import InputError
     from kedge.spaces import read_embeddings, read_labels, write_table
-    from kedge.spaces.atomic import atomic_path
+    from kedge.spaces.atomic import atomic_path, require_target
     from kedge.tasks import Stitcher
 
     if arguments.out.suffix != ".tsv":
         raise InputError(f"{arguments.out}: predictions are tab-separated; give a name that ends in .tsv")
+    require_target(arguments.out)
+    require_free(arguments)
     target: Any = arguments.target or ("Y" if arguments.source == "X" else "X")
     discovery = load(arguments.run_folder)
     train, space = read_embeddings(arguments.train), read_embeddings(arguments.predict)
@@ -72,20 +85,22 @@ def run(arguments: argparse.Namespace) -> int:
     predicted = stitcher.classes_[probabilities.argmax(axis=1)].tolist()
     with atomic_path(arguments.out) as temporary:
         surest = (f"{probability:.4f}" for probability in probabilities.max(axis=1).tolist())
-        write_table(temporary, ("key", "label", "probability"), zip(space.keys, predicted, surest, strict=True))
+        write_table(
+            temporary,
+            ("key", "label", "probability"),
+            zip(space.keys, predicted, surest, strict=True),
+            spreadsheet_safe=arguments.spreadsheet_safe,
+        )
     scores = _score(list(gold.values()), [predicted[space.row_of[key]] for key in gold]) if gold else None
     if arguments.json:
         described = {"out": str(arguments.out), "rows": len(space), "classes": len(stitcher.classes_)}
         print_json(described | {"scored": len(gold), "scores": asdict(scores) if scores else None})
         return 0
-    console = results()
-    console.print(
-        f"labels for {len(space)} rows of {target}, {len(stitcher.classes_)} classes, in {arguments.out}", markup=False
-    )
+    say(f"labels for {len(space)} rows of {target}, {len(stitcher.classes_)} classes, in {arguments.out}")
     if scores:
         error = "" if scores.mae is None else f", MAE {scores.mae:.3f}"
         of = f"{len(gold)} of {len(space)} rows"
-        console.print(f"weighted F1 {scores.weighted_f1:.3f}, accuracy {scores.accuracy:.3f}{error}, over {of}")
+        say(f"weighted F1 {scores.weighted_f1:.3f}, accuracy {scores.accuracy:.3f}{error}, over {of}")
     return 0
 
 

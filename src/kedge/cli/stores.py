@@ -26,7 +26,7 @@ and written nowhere.""",
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the table."""
-    from kedge.cli.output import print_json, print_table, results
+    from kedge.cli.output import print_json, print_table, say
     from kedge.spaces.stores import STORE_KINDS
 
     kinds = STORE_KINDS.values()
@@ -43,5 +43,5 @@ def run(arguments: argparse.Namespace) -> int:
         for address in kind.addresses
     ]
     print_table(("address", "client"), rows)
-    results().print(f"files: {FORMATS}", markup=False)
+    say(f"files: {FORMATS}")
     return 0

@@ -6,7 +6,16 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from kedge.cli.arguments import add_limit, add_random_state, add_run, add_spaces, add_verb, positive
+from kedge.cli.arguments import (
+    add_limit,
+    add_overwrite,
+    add_random_state,
+    add_run,
+    add_spaces,
+    add_spreadsheet_safe,
+    add_verb,
+    positive,
+)
 
 
 def add_parser(verbs: Any) -> None:
@@ -27,35 +36,40 @@ Encode them, add them to the space that lacks them, write the pairs under the se
     parser.add_argument("-k", metavar="K", type=positive, required=True, help="how many")
     parser.add_argument("--side", choices=("x", "y"), default="y", help="whose rows (y)")
     parser.add_argument("-o", "--out", metavar="FILE", type=Path, help="write them as a table: .tsv")
+    add_overwrite(parser)
+    add_spreadsheet_safe(parser)
     add_random_state(parser)
     add_limit(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Choose, and print or write."""
-    from kedge.cli.output import print_json, results
+    from kedge.cli.output import print_json, say
+    from kedge.cli.writing import require_free
     from kedge.discovery import load
-    from kedge.errors import InputError
     from kedge.spaces import read_embeddings, write_table
-    from kedge.spaces.atomic import require_target
+    from kedge.spaces.atomic import atomic_path, require_target
     from kedge.tasks import suggest
 
     if arguments.out:
         require_target(arguments.out)
-        if arguments.out.exists():
-            raise InputError(f"{arguments.out}: is there already; choose another name")
+        require_free(arguments)
     discovery = load(arguments.run_folder)
     x, y = (read_embeddings(path, limit=arguments.limit) for path in (arguments.x, arguments.y))
     found = suggest(discovery, x, y, arguments.k, side=arguments.side, random_state=arguments.random_state)
     if arguments.out:
-        write_table(
-            arguments.out, ("key", "doubt", "cluster"), ((s.key, f"{s.doubt:.4f}", str(s.cluster)) for s in found)
-        )
+        with atomic_path(arguments.out) as temporary:
+            write_table(
+                temporary,
+                ("key", "doubt", "cluster"),
+                ((s.key, f"{s.doubt:.4f}", str(s.cluster)) for s in found),
+                spreadsheet_safe=arguments.spreadsheet_safe,
+            )
     if arguments.json:
         print_json({"side": arguments.side, "suggested": [suggestion._asdict() for suggestion in found]})
     elif arguments.out:
-        results().print(f"{len(found)} rows to encode by both models in {arguments.out}", markup=False)
+        say(f"{len(found)} rows to encode by both models in {arguments.out}")
     else:
         for suggestion in found:
-            results().print(suggestion.key, markup=False)
+            say(suggestion.key)
     return 0

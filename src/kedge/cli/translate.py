@@ -48,10 +48,11 @@ def add_direction_and_scale(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Translate and write."""
-    from kedge.cli.writing import write_derived
+    from kedge.cli.writing import require_free_space, write_derived
     from kedge.discovery import load
     from kedge.spaces import read_embeddings
 
+    require_free_space(arguments)
     discovery = load(arguments.run_folder)
     space = read_embeddings(arguments.file, limit=arguments.limit)
     translate = discovery.translate_back if arguments.back else discovery.translate

@@ -20,6 +20,8 @@ from torch import Tensor
 
 from kedge.discovery.alignment import Alignment, Reading, Turned, fit_model, known_and_found, pair_moments
 from kedge.discovery.annealing import Finished, anneal, finish, finish_softly, leading_axes
+from kedge.discovery.arrays import rows_of
+from kedge.discovery.checkpoint import Kept
 from kedge.discovery.journal import Journal
 from kedge.discovery.judgement import Judged
 from kedge.discovery.maps import ENOUGH_KNOWN
@@ -114,7 +116,10 @@ def _to_finish_on(problem: Problem, some_x: Tensor, start: Callable[[], Reading]
         _, nearest = nearest_of(reading.shared_x(problem.x.take(some_x)), parts, _LIKELY, problem.budget)
         return {"rows": torch.unique(torch.cat([nearest.flatten(), problem.seeds_y]))}
 
-    return problem.part(some_x, journal.once("part", some_x.device, choose)["rows"])
+    chosen = rows_of(len(problem.y), "rows", ascending=True)
+    seeds = problem.seeds_y.cpu()
+    expected = Kept({"rows": chosen}, lambda state: bool(torch.isin(seeds, state["rows"]).all()))
+    return problem.part(some_x, journal.once("part", some_x.device, expected, choose)["rows"])
 
 
 def _rotation_of(problem: Problem, match: Match) -> Tensor:

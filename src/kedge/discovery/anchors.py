@@ -14,6 +14,9 @@ from kedge.matching import Rows, assign_distinct
 
 AnchorChoice = Literal["random", "farthest"]
 
+DEFAULT_COUNT = 300
+"""The paper's number of anchors."""
+
 # More than any similarity, so that a row of Y that a seed has taken is nobody else's while others are free.
 _TAKEN = 1e6
 # Keeps directions in which Y hardly varies from taking over when free anchors are scaled to unit norm.
@@ -92,9 +95,13 @@ def _farthest(x: Rows, count: int, chosen: Tensor, generator: torch.Generator) -
     return torch.tensor(rows, device=x.device)
 
 
-def check_anchor_count(count: int, rows_x: int, rows_y: int) -> None:
-    """Anchors are distinct rows on both sides."""
-    if not 1 <= count <= min(rows_x, rows_y):
-        raise InputError(
-            f"n_anchors must be between 1 and the rows of the smaller space ({min(rows_x, rows_y)}), got {count}"
-        )
+def anchor_count(wanted: int | None, most: int, name: str) -> int:
+    """How many anchors there are to be: distinct rows on both sides, so at `most` as many as the smaller space has.
+
+    None stands for the default, or for `most` where that is fewer; `name` is what messages call the number.
+    """
+    if wanted is None:
+        return min(DEFAULT_COUNT, most)
+    if not 1 <= wanted <= most:
+        raise InputError(f"{name} must be between 1 and the rows of the smaller space ({most}), got {wanted}")
+    return wanted

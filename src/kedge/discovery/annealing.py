@@ -10,14 +10,19 @@ import torch
 from torch import Tensor
 
 from kedge.discovery.alignment import Reading, Turned, fit_model, known_and_found
+from kedge.discovery.arrays import Array, between
+from kedge.discovery.checkpoint import Kept
 from kedge.discovery.comparing import compare
 from kedge.discovery.journal import (
     Journal,
     candidates_from,
+    candidates_kept,
     candidates_state,
     match_from,
+    match_kept,
     match_state,
     model_from,
+    model_kept,
     model_state,
 )
 from kedge.discovery.problem import Problem
@@ -67,7 +72,7 @@ def anneal(
     """
     count = min(schedule.parts, len(x))
     parts = [Rows.shared(x[turn::count]) for turn in range(count)]
-    kept = journal.recall("anneal", y.device)
+    kept = journal.recall("anneal", y.device, _annealed(schedule.anneal_rounds, len(parts), x, y))
     if kept is None:
         done, rotation, potential = 0, start(), y.new_zeros(len(y))
         crosses = torch.zeros(len(parts), x.shape[1], y.shape[1], dtype=torch.float64, device=y.device)
@@ -110,6 +115,20 @@ def anneal(
     return rotation
 
 
+def _annealed(rounds: int, parts: int, x: Tensor, y: Tensor) -> Kept:
+    """What the state of annealing must be, between coordinates x (n, kx) in parts and y (m, ky)."""
+    kx, ky = x.shape[1], y.shape[1]
+    tensors = {
+        "round": Array((), "I64", least=1, most=rounds),
+        "rotation": between(1, kx, ky),
+        "potential": between(1e3, len(y)),
+        "crosses": between(len(x), parts, kx, ky, dtype="F64"),
+        "received": between(1e6, parts, len(y), infinite=True),
+        "sharpness": Array((), least=0, most=1),
+    }
+    return Kept(tensors)
+
+
 @dataclass(frozen=True)
 class Finished:
     """A match of the rows that were gone over, and whether the rounds settled.
@@ -141,14 +160,21 @@ def finish(
     next round reads; to all mutual pairs, where such are few. `share_before` is that of the match which the first
     reading was fitted to, if there was one.
     """
-    kept, candidates = journal.recall("finish", problem.y.device), None
+    device, sizes, dims = problem.y.device, (len(problem.x), len(problem.y)), (problem.x.dim, problem.y.dim)
+    candidates = None
     if not problem.exact:  # candidates are looked for once
-        candidates = candidates_from(journal.recall("candidates", problem.y.device) or {})
+        found = journal.recall("candidates", device, candidates_kept(*sizes))
+        candidates = None if found is None else candidates_from(found)
+    kept = finished = None
+    if (candidates is None) == problem.exact:
+        finished = journal.recall("finished", device, match_kept(*sizes, settled=Array((), "BOOL")))
+        last = Array((), "I64", least=1, most=rounds - 1)
+        kept = journal.recall("finish", device, model_kept(*dims, round=last, share=Array((), least=0, most=1)))
+    if finished is not None:
+        return Finished(match_from(finished), bool(finished["settled"]), candidates)
     reading: Reading
-    if kept is None or (candidates is None) != problem.exact:
+    if kept is None:
         done, reading, share = 0, start(), share_before
-    elif "settled" in kept:
-        return Finished(match_from(kept), bool(kept["settled"]), candidates)
     else:
         done, reading, share = int(kept["round"]), model_from(kept), float(kept["share"])
     for index in range(done + 1, rounds + 1):
@@ -164,7 +190,7 @@ def finish(
             break
         reading = next_reading(problem, match, probable_rows(compared, match))
         journal.keep("finish", round=index, share=share, **model_state(reading))
-    journal.keep("finish", round=index, settled=settled, **match_state(match))
+    journal.keep("finished", settled=settled, **match_state(match))
     return Finished(match, settled, candidates)
 
 

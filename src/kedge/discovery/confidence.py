@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from kedge.discovery.health import DOUBTFUL, RIGHT
-from kedge.discovery.journal import Journal, match_from, match_state
+from kedge.discovery.journal import Journal, match_from, match_kept, match_state
 from kedge.discovery.judgement import Judged
 from kedge.discovery.problem import Problem
 from kedge.discovery.recognition import Choices, Recognition, count_recognised, pair_probabilities
@@ -75,7 +75,8 @@ def measure_confidence(
     """
     # What the pairs are worth if the map is right, times whether it is.
     trust = float(np.clip((judged.answer.score - DOUBTFUL) / (RIGHT - DOUBTFUL), 0, 1))
-    state = journal.once("confidence", problem.y.device, lambda: match_state(honest.match()))
+    expected = match_kept(len(problem.x), len(problem.y))
+    state = journal.once("confidence", problem.y.device, expected, lambda: match_state(honest.match()))
     journal.tell(Step("confidence", 1, 2))
     match = match_from(state)
     choices = Choices.of(honest, match, torch.Generator().manual_seed(0))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -15,42 +15,53 @@ from torch import Tensor
 from kedge.discovery import storage
 from kedge.discovery.alignment import Alignment
 from kedge.discovery.alternation import discover_by_alternation
-from kedge.discovery.anchors import AnchorChoice, check_anchor_count, choose_anchors
+from kedge.discovery.anchors import AnchorChoice, anchor_count, choose_anchors
 from kedge.discovery.checkpoint import Checkpoint
-from kedge.discovery.devices import load_normalised, normalise_rows, refuse_one_direction, resolve_device, to_numpy
-from kedge.discovery.inputs import as_anchor_rows, as_seed_rows, as_space, as_vectors
+from kedge.discovery.checksum import checksum
+from kedge.discovery.devices import Loaded, load_normalised, refuse_one_direction, resolve_device, to_numpy
+from kedge.discovery.fitted import FittedDiscovery
+from kedge.discovery.inputs import RandomState, as_anchor_rows, as_random_state
 from kedge.discovery.journal import Journal
 from kedge.discovery.judgement import Judge, Judged
 from kedge.discovery.maps import Centres
+from kedge.discovery.pair_inputs import PairsLike, as_seed_rows
 from kedge.discovery.paper import PaperInit, PaperSettings, discover_by_paper
-from kedge.discovery.parameters import Parameters
 from kedge.discovery.problem import Problem
 from kedge.discovery.reading import Findings, read_alignment
 from kedge.discovery.schedule import Schedule, schedules_for
 from kedge.discovery.steps import OnStep
-from kedge.discovery.translation import Translation
-from kedge.errors import InputError, NotFittedError
-from kedge.geometry import relative, unit
+from kedge.errors import InputError
 from kedge.matching import DEFAULT_BUDGET, Precision, exact_is_quick, processes, using_precision
 from kedge.spaces import Embeddings
+from kedge.spaces.conversion import SpaceLike, as_space
+from kedge.spaces.embeddings import Key
 
 Method = Literal["alternate", "paper"]
-AnchorKind = Literal["free", "snapped", "seeds"]
-Scale = Literal["unit", "raw"]
 
-_ROWS_AT_ONCE = 16_384
 _FEWEST_SEEDS = {("alternate", "seeds"): 0, ("paper", "seeds"): 3, ("paper", "random"): 1}
 
 
-class AnchorDiscovery(Parameters):
+class _Given(NamedTuple):
+    """Two spaces, seeds as rows (s, 2), and the anchors: rows (a,) of X, or None, and how many there are to be."""
+
+    x: Embeddings
+    y: Embeddings
+    seeds: NDArray[np.int64]
+    anchors: NDArray[np.int64] | None
+    n_anchors: int
+
+
+class AnchorDiscovery(FittedDiscovery):
     """Find parallel anchors, and a partner for every row, between two spaces.
 
-    Methods that take vectors (k, d) take one vector (d,) as well, and return one.
+    Methods that take vectors (k, d) take all that `fit` takes as a space, and one vector (d,) as well, of which they
+    return one.
 
     Parameters
     ----------
-    n_anchors : int
-        How many rows of X serve as anchors; ignored when `fit` is given anchors.
+    n_anchors : int, optional
+        How many rows of X serve as anchors; ignored when `fit` is given anchors. By default 300, or as many as the
+        smaller space has rows.
     method : {"alternate", "paper"}
         The default alternates a closed-form map and a match; "paper" is the paper's optimiser.
     init : {"seeds", "random"}
@@ -83,8 +94,9 @@ class AnchorDiscovery(Parameters):
     exact : bool
         Compare all rows with all, however long it takes. Otherwise, where there are more than some 30,000 rows on a CPU
         (200,000 on a GPU), a row is compared with candidates, and `as_exact_` says how often that came to the same.
-    random_state : int
-        The same number gives the same answer on the same machine.
+    random_state : int, generator of NumPy or None
+        The same number gives the same answer on the same machine. A generator is asked for one number, and None stands
+        for any; `random_state_` says which it was.
     checkpoint : path, optional
         Folder in which the state after every round is kept, made if need be. If it holds the state of an earlier `fit`
         with the same spaces and settings, this one goes on from there. Delete it when you have saved the result.
@@ -110,6 +122,7 @@ class AnchorDiscovery(Parameters):
     seed_closer_ : float array, shape (s,)
         How many rows are closer to a seed's rows than they are to each other, the mean over both directions.
     anchor_keys_, pair_keys_, seed_keys_ : lists of (x key, y key)
+        Keys as they were given; in a run that was loaded, their texts.
     seed_found_keys_ : list of y keys
         What was found for the seeds' rows of X, whether or not it is what the seeds say.
     unmatched_keys_x_, unmatched_keys_y_ : lists of keys
@@ -131,6 +144,8 @@ class AnchorDiscovery(Parameters):
     history_ : tuple of Step
     n_iter_ : int
     converged_ : bool
+    random_state_ : int
+        The number that gives this answer again.
     provenance_ : dict
         Inputs and timings that a loaded run was saved with.
 
@@ -145,7 +160,7 @@ class AnchorDiscovery(Parameters):
     def __init__(
         self,
         *,
-        n_anchors: int = 300,
+        n_anchors: int | None = None,
         method: Method = "alternate",
         init: PaperInit = "seeds",
         anchor_choice: AnchorChoice = "random",
@@ -159,7 +174,7 @@ class AnchorDiscovery(Parameters):
         device: str = "auto",
         precision: Precision = "tf32",
         exact: bool = False,
-        random_state: int = 0,
+        random_state: RandomState = 0,
         checkpoint: str | Path | None = None,
         on_step: OnStep | None = None,
     ) -> None:
@@ -185,10 +200,10 @@ class AnchorDiscovery(Parameters):
 
     def fit(
         self,
-        x: Embeddings | ArrayLike,
-        y: Embeddings | ArrayLike,
-        seeds: Sequence[tuple[str, str]] | ArrayLike = (),
-        anchors: Sequence[str] | ArrayLike | None = None,
+        x: SpaceLike,
+        y: SpaceLike,
+        seeds: PairsLike = None,
+        anchors: Iterable[Key] | ArrayLike | None = None,
     ) -> AnchorDiscovery:
         """Discover anchors and pairs.
 
@@ -197,56 +212,37 @@ class AnchorDiscovery(Parameters):
 
         Parameters
         ----------
-        x, y : Embeddings or array, shapes (n, dx) and (m, dy)
-        seeds : pairs of keys, or int array of shape (s, 2)
-            Known pairs, as keys (when x and y are Embeddings) or rows; any number, also none.
+        x, y : spaces (n, dx) and (m, dy)
+            Embeddings; an array, tensor or list of rows, whose row numbers "0", "1", ... become its keys; a DataFrame,
+            whose columns are the dimensions and whose index holds the keys; a dict, Series or gensim's KeyedVectors
+            with a vector for each key.
+        seeds : pairs, optional
+            Known pairs, any number: a list, a zip, an array (s, 2) or anything else that yields pairs (of x, of y); a
+            dict or Series that leads from X to Y; a DataFrame with two columns, or with columns `x` and `y`; a tuple of
+            two lists or arrays, those of X and those of Y in the same order. Rows are named by their keys or by their
+            numbers: in a space whose keys are whole numbers themselves, a whole number is always a key.
         anchors : keys or rows of X, optional
             The anchors to use instead of choosing `n_anchors`.
         """
         self._check_parameters()
-        space_x, space_y = as_space(x, "x"), as_space(y, "y")
-        for space in (space_x, space_y):
-            if space.dim < 2:
-                raise InputError(f"{space.source}: at least 2 dimensions are needed, a direction has none to differ in")
-        seed_rows = as_seed_rows(seeds, space_x, space_y, _FEWEST_SEEDS[self.method, self.init])
-        if self.schedule and not self.schedule.fingerprints and not len(seed_rows):
-            raise InputError(
-                "schedule: there is nothing to start from; give seeds, or a Schedule with fingerprints=True"
-            )
-        if anchors is None:
-            check_anchor_count(self.n_anchors, len(space_x), len(space_y))
-            anchor_rows = None
-        else:
-            anchor_rows = as_anchor_rows(anchors, space_x)
-            check_anchor_count(len(anchor_rows), len(space_x), len(space_y))
-
-        if min(len(space_x), len(space_y)) < processes().count:
-            raise InputError(f"there are fewer rows than processes ({processes().count}); start fewer")
+        given = self._given(x, y, seeds, anchors)
         device = resolve_device(self.device)
-        journal = self._journal(space_x, space_y, seed_rows, anchor_rows)  # looks at the files, which loading lets go
-        generator = torch.Generator().manual_seed(self.random_state)
-        exact = self.exact or self.method == "paper" or exact_is_quick(len(space_x), len(space_y), device)
-        precision = torch.float32 if exact else torch.float16
-        loaded_x, loaded_y = (
-            load_normalised(space.vectors, device, centre=self.center, dtype=precision) for space in (space_x, space_y)
-        )
-        refuse_one_direction(loaded_x.rows, "x")
-        refuse_one_direction(loaded_y.rows, "y")
-        seeds_x, seeds_y = torch.from_numpy(seed_rows.T.copy()).to(device)
-        problem = Problem(loaded_x.rows, loaded_y.rows, seeds_x, seeds_y, self.memory_budget, self.center, exact)
-        if anchor_rows is None:
-            chosen = choose_anchors(problem, self.n_anchors, self.anchor_choice, generator)
+        self.random_state_ = processes().object_from_first(as_random_state(self.random_state))
+        generator = torch.Generator().manual_seed(self.random_state_)
+        journal = self._journal(given)  # looks at the files, which loading lets go
+        problem, loaded_x, loaded_y = self._load(given, device)
+        if given.anchors is None:
+            chosen = choose_anchors(problem, given.n_anchors, self.anchor_choice, generator)
         else:
-            chosen = torch.from_numpy(anchor_rows).to(device)
-        with using_precision(self.precision):
+            chosen = torch.from_numpy(given.anchors).to(device)
+        with using_precision(self.precision), journal:
             alignment, judged = self._discover(problem, chosen, generator, journal)
-            centres = Centres(loaded_x.centre, loaded_y.centre)
             findings = read_alignment(
                 problem,
                 chosen,
                 alignment,
                 judged,
-                centres,
+                Centres(loaded_x.centre, loaded_y.centre),
                 self.min_confidence,
                 generator,
                 journal.apart(),
@@ -255,20 +251,57 @@ class AnchorDiscovery(Parameters):
         self._learn(problem, chosen, alignment, findings)
         self.centre_x_, self.centre_y_ = to_numpy(loaded_x.centre), to_numpy(loaded_y.centre)
         self.length_x_, self.length_y_ = loaded_x.length, loaded_y.length
-        self.anchor_keys_ = _key_pairs(space_x, space_y, np.stack([self.anchors_x_, self.anchors_y_], axis=1))
-        self.pair_keys_ = _key_pairs(space_x, space_y, self.pairs_)
-        self.seed_keys_ = _key_pairs(space_x, space_y, self.seeds_)
-        self.seed_found_keys_ = [space_y.keys[row] for row in self._seeds_found.tolist()]
-        self.unmatched_keys_x_ = _keys_without(space_x, self.pairs_[:, 0])
-        self.unmatched_keys_y_ = _keys_without(space_y, self.pairs_[:, 1])
-        self.provenance_: dict[str, Any] = {}
+        self._name(given.x, given.y)
+        self.provenance_ = {}
         return self
+
+    def fit_transform(
+        self,
+        x: SpaceLike,
+        y: SpaceLike,
+        seeds: PairsLike = None,
+        anchors: Iterable[Key] | ArrayLike | None = None,
+    ) -> NDArray[np.float32]:
+        """Discover, and give the relative coordinates (n, a) of X."""
+        return self.fit(x, y, seeds, anchors).transform(x)
+
+    def _given(self, x: SpaceLike, y: SpaceLike, seeds: PairsLike, anchors: Iterable[Key] | ArrayLike | None) -> _Given:
+        """What `fit` was given, checked."""
+        space_x, space_y = as_space(x, "x"), as_space(y, "y")
+        for space in (space_x, space_y):
+            if space.dim < 2:
+                raise InputError(f"{space.source}: at least 2 dimensions are needed, a direction has none to differ in")
+        smaller = min(len(space_x), len(space_y))
+        if smaller < processes().count:
+            raise InputError(f"there are fewer rows than processes ({processes().count}); start fewer")
+        seed_rows = as_seed_rows(seeds, space_x, space_y, _FEWEST_SEEDS[self.method, self.init])
+        if self.schedule and not self.schedule.fingerprints and not len(seed_rows):
+            raise InputError(
+                "schedule: there is nothing to start from; give seeds, or a Schedule with fingerprints=True"
+            )
+        if anchors is None:
+            return _Given(space_x, space_y, seed_rows, None, anchor_count(self.n_anchors, smaller, "n_anchors"))
+        anchor_rows = as_anchor_rows(anchors, space_x)
+        return _Given(space_x, space_y, seed_rows, anchor_rows, anchor_count(len(anchor_rows), smaller, "anchors"))
+
+    def _load(self, given: _Given, device: torch.device) -> tuple[Problem, Loaded, Loaded]:
+        """The rows of both spaces on the device, and the problem that they and the seeds are."""
+        exact = self.exact or self.method == "paper" or exact_is_quick(len(given.x), len(given.y), device)
+        precision = torch.float32 if exact else torch.float16
+        loaded_x, loaded_y = (
+            load_normalised(space.vectors, device, centre=self.center, dtype=precision) for space in (given.x, given.y)
+        )
+        refuse_one_direction(loaded_x.rows, "x")
+        refuse_one_direction(loaded_y.rows, "y")
+        seeds_x, seeds_y = torch.from_numpy(given.seeds.T.copy()).to(device)
+        problem = Problem(loaded_x.rows, loaded_y.rows, seeds_x, seeds_y, self.memory_budget, self.center, exact)
+        return problem, loaded_x, loaded_y
 
     def _discover(
         self, problem: Problem, anchors: Tensor, generator: torch.Generator, journal: Journal
     ) -> tuple[Alignment, Judged]:
         """Run the method, and judge what it found."""
-        judge = Judge(problem, self.random_state, journal.apart(), disjoint=self.disjoint).judge
+        judge = Judge(problem, self.random_state_, journal.apart(), disjoint=self.disjoint).judge
         strength = None if self.whiten == "auto" else float(self.whiten)
         if self.method == "paper":
             settings = self.paper or PaperSettings()
@@ -314,6 +347,15 @@ class AnchorDiscovery(Parameters):
         self.history_, self.n_iter_ = alignment.history, len(alignment.history)
         self.converged_ = alignment.converged
 
+    def _name(self, x: Embeddings, y: Embeddings) -> None:
+        """Set the learned attributes that are keys."""
+        self.anchor_keys_ = _key_pairs(x, y, np.stack([self.anchors_x_, self.anchors_y_], axis=1))
+        self.pair_keys_ = _key_pairs(x, y, self.pairs_)
+        self.seed_keys_ = _key_pairs(x, y, self.seeds_)
+        self.seed_found_keys_ = [y.keys[row] for row in self._seeds_found.tolist()]
+        self.unmatched_keys_x_ = _keys_without(x, self.pairs_[:, 0])
+        self.unmatched_keys_y_ = _keys_without(y, self.pairs_[:, 1])
+
     def _check_parameters(self) -> None:
         if (self.method, self.init) not in _FEWEST_SEEDS:
             allowed = ", ".join(f"method={method!r} with init={init!r}" for method, init in _FEWEST_SEEDS)
@@ -328,14 +370,15 @@ class AnchorDiscovery(Parameters):
             raise InputError(f"whiten must be 'auto' or a number from 0 to 1, got {self.whiten!r}")
         if not 0 <= self.min_confidence <= 1:
             raise InputError(f"min_confidence must be between 0 and 1, got {self.min_confidence!r}")
-        for name, least in (("n_anchors", 1), ("memory_budget", 1), ("random_state", 0)):
-            value = getattr(self, name)
-            if not isinstance(value, int | np.integer) or not least <= value < 2**63:
-                raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}")
+        numbers = {"n_anchors": self.n_anchors, "memory_budget": self.memory_budget}
+        for name, value in numbers.items():
+            by_default = name == "n_anchors" and value is None
+            if not by_default and not (isinstance(value, int | np.integer) and 1 <= value < 2**63):
+                raise InputError(f"{name} must be a whole number of at least 1, got {value!r}")
+        if self.random_state is None and self.checkpoint is not None:
+            raise InputError("random_state: to go on from a checkpoint takes the same number again; give one")
 
-    def _journal(
-        self, x: Embeddings, y: Embeddings, seeds: NDArray[np.int64], anchors: NDArray[np.int64] | None
-    ) -> Journal:
+    def _journal(self, given: _Given) -> Journal:
         """A new journal; or the one of an unfinished fit of the same spaces, to go on with."""
         if self.checkpoint is None:
             return Journal(self.on_step)
@@ -343,159 +386,27 @@ class AnchorDiscovery(Parameters):
         for name in ("device", "memory_budget"):  # change how it is computed, not what
             del settings[name]
         inputs = {
-            "X": _checksum(x.vectors),
-            "Y": _checksum(y.vectors),
-            "seeds": _checksum(seeds),
-            "anchors": None if anchors is None else _checksum(anchors[:, None]),
+            "X": checksum(given.x.vectors),
+            "Y": checksum(given.y.vectors),
+            "seeds": checksum(given.seeds),
+            "anchors": None if given.anchors is None else checksum(given.anchors[:, None]),
         }
-        checkpoint = Checkpoint(Path(self.checkpoint))
-        steps = checkpoint.open(inputs, settings) if processes().leads else None
-        return Journal(self.on_step, checkpoint, processes().object_from_first(steps))
+        return Journal(self.on_step, Checkpoint(Path(self.checkpoint), inputs, settings))
 
-    # -- using ------------------------------------------------------------------------------------
-
-    def normalise_x(self, vectors: Embeddings | ArrayLike) -> NDArray[np.float32]:
-        """Unit norm and centring as in `fit`, for vectors (k, dx) of X."""
-        self._check_fitted()
-        return normalise_rows(as_vectors(vectors, self.map_.shape[0], "X"), self.centre_x_)
-
-    def normalise_y(self, vectors: Embeddings | ArrayLike) -> NDArray[np.float32]:
-        """Unit norm and centring as in `fit`, for vectors (k, dy) of Y."""
-        self._check_fitted()
-        return normalise_rows(as_vectors(vectors, self.map_.shape[1], "Y"), self.centre_y_)
-
-    def transform_x(self, vectors: Embeddings | ArrayLike, *, anchors: AnchorKind = "free") -> NDArray[np.float32]:
-        """Relative coordinates (k, a) of vectors (k, dx) of X: cosines to the anchors.
-
-        `anchors="seeds"` uses the seeds alone; "free" and "snapped" are the same on this side.
-        """
-        described = self.describe_x(vectors)
-        references = {
-            "free": self.anchor_vectors_,
-            "snapped": self.anchor_vectors_,
-            "seeds": self.seed_vectors_x_,
-        }
-        return relative(described, _chosen(references, anchors))
-
-    def transform_y(self, vectors: Embeddings | ArrayLike, *, anchors: AnchorKind = "free") -> NDArray[np.float32]:
-        """Relative coordinates (k, a) of vectors (k, dy) of Y, comparable with those of X."""
-        described = self.describe_y(vectors)
-        references = {
-            "free": self.free_anchors_,
-            "snapped": self.snapped_anchors_,
-            "seeds": self.seed_vectors_y_,
-        }
-        return relative(described, _chosen(references, anchors))
-
-    def describe_x(self, vectors: Embeddings | ArrayLike) -> NDArray[np.float32]:
-        """Vectors (k, dx) of X as anchors see them: `normalise_x`, and whitened where the run is."""
-        normalised = self.normalise_x(vectors)
-        return _whitened(normalised, self.whitening_x_)
-
-    def describe_y(self, vectors: Embeddings | ArrayLike) -> NDArray[np.float32]:
-        """Vectors (k, dy) of Y as anchors see them."""
-        normalised = self.normalise_y(vectors)
-        return _whitened(normalised, self.whitening_y_)
-
-    def shared_x(self, vectors: Embeddings | ArrayLike) -> NDArray[np.float32]:
-        """Shared coordinates (k, c) of vectors (k, dx) of X.
-
-        Their inner product with those of a vector of Y is the log of how much likelier the two are one item than two:
-        the best similarity there is for search in either direction, by an index that knows inner products.
-        """
-        normalised = torch.from_numpy(self.normalise_x(vectors))
-        return to_numpy(self.model_.shared_x(normalised))
-
-    def shared_y(self, vectors: Embeddings | ArrayLike) -> NDArray[np.float32]:
-        """Shared coordinates (k, c) of vectors (k, dy) of Y; see `shared_x`."""
-        normalised = torch.from_numpy(self.normalise_y(vectors))
-        return to_numpy(self.model_.shared_y(normalised))
-
-    def map_x(self, vectors: Embeddings | ArrayLike) -> NDArray[np.float32]:
-        """Carry vectors (k, dx) of X to unit vectors (k, dy) that compare with `normalise_y` by cosine."""
-        return to_numpy(unit(torch.from_numpy(self.normalise_x(vectors) @ self.map_)))
-
-    def map_y(self, vectors: Embeddings | ArrayLike) -> NDArray[np.float32]:
-        """Carry vectors (k, dy) of Y to unit vectors (k, dx) that compare with `normalise_x` by cosine."""
-        return to_numpy(unit(torch.from_numpy(self.normalise_y(vectors) @ self.map_back_)))
-
-    def translate(self, vectors: Embeddings | ArrayLike, *, scale: Scale = "unit") -> NDArray[np.float32]:
-        """Carry vectors (k, dx) of X into Y: vectors (k, dy) to search an index of Y's own vectors with, by cosine.
-
-        They have unit length, or with `scale="raw"` the mean length of Y's vectors, for an index of those as they are
-        that compares by distance (L2). One vector (dx,), such as a query, becomes one (dy,).
-        """
-        translation = self.translation(scale=scale)
-        return translation.carry(as_vectors(vectors, self.map_.shape[0], "X"))
-
-    def translate_back(self, vectors: Embeddings | ArrayLike, *, scale: Scale = "unit") -> NDArray[np.float32]:
-        """Carry vectors (k, dy) of Y into X: vectors (k, dx), as `translate` does the other way."""
-        translation = self.translation(back=True, scale=scale)
-        return translation.carry(as_vectors(vectors, self.map_.shape[1], "Y"))
-
-    def translation(self, *, back: bool = False, scale: Scale = "unit") -> Translation:
-        """What `translate`, or with `back` `translate_back`, does to vectors, as arrays for use elsewhere."""
-        self._check_fitted()
-        if scale not in get_args(Scale):
-            raise InputError(f"scale must be one of {', '.join(get_args(Scale))}, got {scale!r}")
-        if back:
-            length = self.length_x_ if scale == "raw" else 1.0
-            return Translation.of(self.map_back_, self.centre_y_, self.centre_x_, length)
-        length = self.length_y_ if scale == "raw" else 1.0
-        return Translation.of(self.map_, self.centre_x_, self.centre_y_, length)
-
-    def require_spaces(self, x: Embeddings, y: Embeddings) -> None:
-        """Raise an `InputError` unless these are the spaces it was fitted on, as far as the anchors tell."""
-        for name, space, keys, vectors, describe in (
-            ("X", x, [left for left, _ in self.anchor_keys_], self.anchor_vectors_, self.describe_x),
-            ("Y", y, [right for _, right in self.anchor_keys_], self.snapped_anchors_, self.describe_y),
-        ):
-            fits = space.dim == vectors.shape[1] and all(key in space.row_of for key in keys)
-            if not fits or not np.allclose(describe(space.vectors[space.rows(keys)]), vectors, atol=1e-3):
-                raise InputError(
-                    f"{space.source}: is not what this run had as {name}; give its files whole, X first and then Y"
-                )
+    # -- keeping ----------------------------------------------------------------------------------
 
     def save(self, folder: str | Path, *, overwrite: bool = False, extra: Mapping[str, Any] | None = None) -> None:
-        """Write a run folder (safetensors, JSON, TSV); `extra` entries go into `run.json`."""
+        """Write a run folder (safetensors, JSON, TSV), with the texts of keys; `extra` entries go into `run.json`."""
         self._check_fitted()
         self.provenance_ = self.provenance_ | dict(extra or {})
-        storage.save(self, Path(folder), overwrite=overwrite)
-
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "map_"):
-            raise NotFittedError("this AnchorDiscovery is not fitted yet; call fit first")
+        storage.save(self.with_text_keys(), Path(folder), overwrite=overwrite)
 
 
-def _checksum(matrix: NDArray[Any]) -> str:
-    """A number that changes when any number of a matrix (n, d) does, or its place; processes look at their own rows."""
-    own = processes().share(len(matrix))
-    width = matrix.dtype.itemsize * matrix.shape[1] // 2  # in words of 16 bits
-    weights = np.random.default_rng(0).integers(2**63, size=width, dtype=np.uint64) * 2 + 1
-    total = np.zeros(1, dtype=np.uint64)
-    for begin in range(own.start, own.stop, _ROWS_AT_ONCE):
-        words = np.ascontiguousarray(matrix[begin : min(begin + _ROWS_AT_ONCE, own.stop)]).view(np.uint16)
-        places = np.arange(begin, begin + len(words), dtype=np.uint64) * 2 + 1
-        total += ((words.astype(np.uint64) @ weights) * places).sum()  # all modulo 2**64
-    summed = processes().sum(torch.from_numpy(total.view(np.int64)))
-    return f"{len(matrix)} x {matrix.shape[1]}, {int(summed) % 2**64:016x}"
-
-
-def _key_pairs(x: Embeddings, y: Embeddings, rows: NDArray[np.int64]) -> list[tuple[str, str]]:
+def _key_pairs(x: Embeddings, y: Embeddings, rows: NDArray[np.int64]) -> list[tuple[Key, Key]]:
     return [(x.keys[left], y.keys[right]) for left, right in rows.tolist()]
 
 
-def _keys_without(space: Embeddings, rows: NDArray[np.int64]) -> list[str]:
+def _keys_without(space: Embeddings, rows: NDArray[np.int64]) -> list[Key]:
     left = np.ones(len(space), dtype=bool)
     left[rows] = False
     return [space.keys[row] for row in np.flatnonzero(left).tolist()]
-
-
-def _chosen(references: Mapping[str, NDArray[np.float32]], kind: str) -> NDArray[np.float32]:
-    if kind not in references:
-        raise InputError(f"anchors must be one of {', '.join(references)}, got {kind!r}")
-    return references[kind]
-
-
-def _whitened(rows: NDArray[np.float32], matrix: NDArray[np.float32] | None) -> NDArray[np.float32]:
-    return rows if matrix is None else to_numpy(unit(torch.from_numpy(rows @ matrix)))

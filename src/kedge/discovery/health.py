@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
+
+from kedge.discovery.schema import Share, restore
 
 Verdict = Literal["right", "doubtful", "not right"]
-VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 RIGHT, DOUBTFUL = 0.3, 0.15
 """Least scores of the two better verdicts."""
@@ -32,7 +33,7 @@ def sentence(told: object) -> str:
 class Answer:
     """To one of the two questions: `score` in [0, 1], a verdict, and one sentence each of reason and advice."""
 
-    score: float
+    score: Share
     verdict: Verdict
     reason: str
     advice: str
@@ -42,9 +43,9 @@ class Answer:
 class Interval:
     """A share, and where it lies with 90 % probability; `estimate` is None where only bounds can be given."""
 
-    estimate: float | None
-    low: float
-    high: float
+    estimate: Share | None
+    low: Share
+    high: Share
 
     def __str__(self) -> str:
         if self.estimate is None:
@@ -78,16 +79,13 @@ class Health:
     map: Answer
     pairs: Answer
     overlap: Overlap
-    recognised: float
+    recognised: Share
     closeness: float | None
     agreement: float | None
-    mutual: float
+    mutual: Share
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> Health:
-        """From what `asdict` made of one; anything else is a `TypeError`, `KeyError` or `ValueError`."""
-        answers = {name: Answer(**stored[name]) for name in ("map", "pairs")}
-        if any(answer.verdict not in VERDICTS or not 0 <= answer.score <= 1 for answer in answers.values()):
-            raise ValueError("a verdict or a score is none")
-        overlap = Overlap(**{side: Interval(**stored["overlap"][side]) for side in ("x", "y")})
-        return cls(**{**stored, **answers, "overlap": overlap})
+        """From what `asdict` made of one; anything else is an `InputError`."""
+        health: Health = restore(Health, stored, "health")
+        return health

@@ -1,116 +1,107 @@
-"""What users hand to the estimator, checked and turned into spaces and rows."""
+"""What users hand to the estimators, checked and turned into vectors, rows and numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, cast
+import reprlib
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kedge.errors import InputError
-from kedge.spaces import Embeddings, rows_from_key_pairs
+from kedge.spaces import Embeddings
+from kedge.spaces.conversion import SpaceLike, as_matrix
+from kedge.spaces.embeddings import Key
+
+RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | None
+
+_WHOLE = (int, np.integer)
+_METHODS_FOR = {"X": "end in _x or are called translate", "Y": "end in _y or are called translate_back"}
 
 
-def as_space(space: Embeddings | ArrayLike, name: str) -> Embeddings:
-    """Embeddings as they are; an array (n, d) gets its row numbers as keys."""
-    if isinstance(space, Embeddings):
-        return space
-    vectors = _as_array(space, name)
-    return Embeddings([str(row) for row in range(len(vectors))] if vectors.ndim else [], vectors, name)
-
-
-def as_vectors(vectors: Embeddings | ArrayLike, dim: int, name: str) -> NDArray[np.float32]:
-    """New vectors (n, dim), or one of shape (dim,), for a fitted space."""
+def as_vectors(vectors: SpaceLike, side: str, dims: tuple[int, int]) -> NDArray[np.float32]:
+    """New vectors (k, d), or one of shape (d,), for the side "X" or "Y" of what was fitted to dimensions (dx, dy)."""
+    source = vectors.source if isinstance(vectors, Embeddings) else "vectors"
+    matrix = as_matrix(vectors, source)
+    if matrix.ndim == 1:
+        return as_vectors(matrix[None], side, dims)[0]
     if not isinstance(vectors, Embeddings):
-        array = _as_array(vectors, "vectors")
-        if array.ndim == 1:
-            return as_vectors(array[None], dim, name)[0]
-        vectors = array
-    space = as_space(vectors, "vectors")
-    if space.dim != dim:
+        vectors = Embeddings(range(len(matrix)) if matrix.ndim else (), matrix, source)
+    own, other = ("X", "Y") if side == "X" else ("Y", "X")
+    dim = dict(zip("XY", dims, strict=True))
+    if vectors.dim != dim[own]:
+        swapped = f"; {other} has {dim[other]}, and methods for its vectors {_METHODS_FOR[other]}"
         raise InputError(
-            f"{space.source}: has {space.dim} dimensions, {name} of this run has {dim}; "
-            f"give vectors of {name}'s encoder"
+            f"{source}: has {vectors.dim} dimensions, {own} of this run has {dim[own]}; give vectors of {own}'s encoder"
+            f"{swapped if vectors.dim == dim[other] else ''}"
         )
-    return space.vectors.astype(np.float32, copy=False)
+    return vectors.vectors.astype(np.float32, copy=False)
 
 
-def as_seed_rows(
-    seeds: Sequence[tuple[str, str]] | ArrayLike, x: Embeddings, y: Embeddings, fewest: int, name: str = "seeds"
-) -> NDArray[np.int64]:
-    """Seeds as distinct rows (s, 2), none of which contradicts another; `name` is what messages call them."""
-    seeds = _as_rows_or_keys(seeds)
-    if isinstance(seeds, Sequence) and len(seeds) and _is_key_pair(seeds[0]):
-        rows = rows_from_key_pairs(cast(Sequence[tuple[str, str]], seeds), x, y)
-    else:
-        rows = np.asarray(seeds)
-        if rows.size == 0:
-            rows = np.empty((0, 2), dtype=np.int64)
-        if rows.ndim != 2 or rows.shape[1] != 2 or not np.issubdtype(rows.dtype, np.integer):
-            raise InputError(
-                f"{name} must be pairs of keys or an integer array of shape (s, 2), "
-                f"got shape {rows.shape}, dtype {rows.dtype}"
-            )
-        rows = rows.astype(np.int64)
-        for column, space, side in ((0, x, "x"), (1, y, "y")):
-            outside = (rows[:, column] < 0) | (rows[:, column] >= len(space))
-            if outside.any():
-                raise InputError(
-                    f"{name}: {rows[outside][0, column]} is no row of {side}; rows are 0 to {len(space) - 1}"
-                )
-    rows = np.asarray(list(dict.fromkeys(map(tuple, rows.tolist()))), dtype=np.int64).reshape(-1, 2)
-    _refuse_contradictions(rows, x, y, name)
-    if len(rows) < fewest:
-        raise InputError(f"{name}: this method needs at least {fewest} distinct pairs, got {len(rows)}; add more")
-    return rows
-
-
-def as_anchor_rows(anchors: Sequence[str] | ArrayLike, x: Embeddings) -> NDArray[np.int64]:
+def as_anchor_rows(anchors: Iterable[Key] | ArrayLike, x: Embeddings) -> NDArray[np.int64]:
     """Anchors given by keys or rows, as distinct rows (a,) of X."""
-    anchors = _as_rows_or_keys(anchors)
-    if isinstance(anchors, Sequence) and len(anchors) and isinstance(anchors[0], str):
-        rows = x.rows(cast(Sequence[str], anchors))
-    else:
-        rows = np.asarray(anchors)
-        if rows.size == 0:
-            raise InputError("anchors: none are given; give at least one key or row of x")
-        if rows.ndim != 1 or not np.issubdtype(rows.dtype, np.integer):
-            raise InputError(f"anchors must be keys or a list of rows of x, got shape {rows.shape}, dtype {rows.dtype}")
-        if not (rows.min() >= 0 and rows.max() < len(x)):
-            raise InputError(f"anchors: rows of x are 0 to {len(x) - 1}, got {rows.min()} to {rows.max()}")
-        rows = rows.astype(np.int64)
-    repeated = np.flatnonzero(np.bincount(rows, minlength=1) > 1)
-    if len(repeated):
-        raise InputError(f"anchors: {x.keys[repeated[0]]!r} is given twice; anchors must be distinct")
-    return rows
+    listed = as_list(anchors)
+    if listed is None:
+        told = f"{type(anchors).__name__} {reprlib.repr(anchors)}"
+        raise InputError(f"anchors must be a list of keys or rows of x, got {told}")
+    if not listed:
+        raise InputError("anchors: none are given; give at least one key or row of x")
+    rows: dict[int, int] = {}
+    for number, value in enumerate(listed, start=1):
+        row = row_named(value, x)
+        if row is None:
+            raise InputError(f"anchors, number {number}: {told_of_unknown(value, x, 'x')}")
+        if rows.setdefault(row, number) != number:
+            raise InputError(
+                f"anchors: {x.keys[row]!r} is given twice, as number {rows[row]} and {number}; anchors must be distinct"
+            )
+    return np.asarray(list(rows), dtype=np.int64)
 
 
-def _as_rows_or_keys(values: Any) -> Any:
-    """Arrays of keys as lists, tensors as arrays, anything else as it is."""
-    if hasattr(values, "detach"):
-        return values.detach().cpu().numpy()
-    return values.tolist() if isinstance(values, np.ndarray) and values.dtype.kind in "UO" else values
+def as_random_state(given: RandomState) -> int:
+    """A number as it is; one drawn from a generator of NumPy, or for None from the operating system."""
+    if given is None:
+        given = np.random.default_rng()
+    if isinstance(given, np.random.Generator):
+        return int(given.integers(2**31))
+    if isinstance(given, np.random.RandomState):
+        return int(given.randint(2**31 - 1))
+    if not isinstance(given, _WHOLE) or not 0 <= given < 2**63:
+        raise InputError(
+            f"random_state must be a whole number of at least 0, None or a random generator of NumPy, got {given!r}"
+        )
+    return int(given)
 
 
-def _is_key_pair(pair: object) -> bool:
-    return isinstance(pair, Sequence) and len(pair) > 0 and isinstance(pair[0], str)
+def as_list(values: Any) -> list[Any] | None:
+    """What an array, a tensor, a column of a table, or anything else that can be gone through holds; None where it is
+    nothing of the kind.
+    """
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
+        return None
+    listed = values.tolist() if hasattr(values, "tolist") else list(values)
+    return listed if isinstance(listed, list) else None
 
 
-def _refuse_contradictions(rows: NDArray[np.int64], x: Embeddings, y: Embeddings, name: str) -> None:
-    for column in (0, 1):
-        seen: dict[int, tuple[int, int]] = {}
-        for left, right in rows.tolist():
-            other = seen.setdefault((left, right)[column], (left, right))
-            if other != (left, right):
-                first, second = ((x.keys[a], y.keys[b]) for a, b in (other, (left, right)))
-                raise InputError(f"{name} contradict each other: {first} and {second}; keep one of the two")
-
-
-def _as_array(values: object, name: str) -> NDArray[np.floating]:
-    if hasattr(values, "detach"):  # a torch tensor, perhaps bfloat16 or on a GPU
-        values = values.detach().cpu().float().numpy()
+def row_named(value: Key, space: Embeddings) -> int | None:
+    """The row that a key names, or a whole number where these are no keys of the space; None where there is none."""
+    if isinstance(value, _WHOLE) and not space.has_numbers_as_keys:
+        return int(value) if 0 <= value < len(space) else None
     try:
-        return np.asarray(values)
-    except ValueError as error:
-        raise InputError(f"{name}: rows must have the same number of dimensions ({error})") from error
+        return space.row_of.get(value)
+    except TypeError:  # not hashable, and so no key
+        return None
+
+
+def told_of_unknown(value: Key, space: Embeddings, side: str) -> str:
+    """Why `row_named` finds no row."""
+    told = side if space.source == side else f"{side} ({space.source})"
+    if not isinstance(value, _WHOLE):
+        return f"{told} has no key {value!r}; {space.told_of_keys(value)}"
+    if space.has_numbers_as_keys:
+        return (
+            f"{told} has no key {value!r}; its keys are whole numbers, so that whole numbers name keys, not rows; "
+            f"{space.told_of_keys(value)}"
+        )
+    return f"{value} is no row of {told}; rows are 0 to {len(space) - 1}"

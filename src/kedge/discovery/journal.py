@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from kedge.discovery.checkpoint import Checkpoint
+from kedge.discovery.arrays import MOST_CORRELATED, Array, between, rows_of
+from kedge.discovery.checkpoint import Checkpoint, Kept
 from kedge.discovery.steps import OnStep, Step
 from kedge.geometry import PairModel
 from kedge.matching import Candidates, Match, processes
@@ -19,7 +20,7 @@ class Journal:
     """Tells every step to `on_step`, remembers it in `history`, and keeps states in a `checkpoint`, if there is one.
 
     `stage` is the name under which states are kept, and `attempt` what steps say is being tried. Of several processes
-    only the first tells and writes, and what it recalls, all recall.
+    only the first tells and writes, and what it recalls, all recall. The checkpoint is this one's inside `with`.
     """
 
     on_step: OnStep | None = None
@@ -27,6 +28,15 @@ class Journal:
     history: list[Step] = field(default_factory=list)
     stage: str = ""
     attempt: str = ""
+
+    def __enter__(self) -> Journal:
+        if self.checkpoint is not None:
+            self.history.extend(processes().object_from_first(self.checkpoint.open() if processes().leads else None))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.checkpoint is not None:
+            self.checkpoint.close()
 
     def of(self, stage: str, attempt: str = "") -> Journal:
         """The same journal for a part of the work."""
@@ -49,16 +59,19 @@ class Journal:
             tensors = {key: torch.as_tensor(value).cpu().contiguous() for key, value in state.items()}
             self.checkpoint.write(self.stage + name, tensors, self.history)
 
-    def recall(self, name: str, device: torch.device) -> dict[str, Tensor] | None:
-        """The state last kept under that name, or None."""
+    def recall(self, name: str, device: torch.device, expected: Kept) -> dict[str, Tensor] | None:
+        """The state last kept under that name, or None; raises `InputError` if it is not what it must be."""
         if self.checkpoint is None:
             return None
-        state = processes().object_from_first(self.checkpoint.read(self.stage + name) if processes().leads else None)
+        kept = self.checkpoint.read(self.stage + name, expected) if processes().leads else None
+        state = processes().object_from_first(kept)
         return None if state is None else {key: value.to(device) for key, value in state.items()}
 
-    def once(self, name: str, device: torch.device, compute: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
+    def once(
+        self, name: str, device: torch.device, expected: Kept, compute: Callable[[], dict[str, Tensor]]
+    ) -> dict[str, Tensor]:
         """The state kept under that name; where there is none, what is computed, and kept."""
-        state = self.recall(name, device)
+        state = self.recall(name, device, expected)
         if state is None:
             state = compute()
             self.keep(name, **state)
@@ -75,6 +88,22 @@ def match_state(match: Match) -> dict[str, Tensor]:
     }
 
 
+def match_kept(rows_x: int, rows_y: int, **more: Array) -> Kept:
+    """What the state of a match of so many rows must be; nobody shares a partner with the row that it prefers."""
+    tensors = {
+        "partner": rows_of(rows_y, rows_x),
+        "margin": between(1e9, rows_x, infinite=True),
+        "row_hubness": between(1e9, rows_x),
+        "column_hubness": between(1e9, rows_y),
+    }
+
+    def distinct(state: Mapping[str, Tensor]) -> bool:
+        taken = state["partner"][state["margin"] > 0]
+        return len(torch.unique(taken)) == len(taken)
+
+    return Kept(tensors | more, distinct)
+
+
 def match_from(state: Mapping[str, Tensor]) -> Match:
     """The match that a kept state holds."""
     return Match(state["partner"], state["margin"], state["row_hubness"], state["column_hubness"])
@@ -85,9 +114,16 @@ def candidates_state(candidates: Candidates) -> dict[str, Tensor]:
     return {"of_a": candidates.of_a, "of_b": candidates.of_b, "probes": torch.tensor(candidates.probes)}
 
 
-def candidates_from(state: Mapping[str, Tensor]) -> Candidates | None:
-    """The candidates that a kept state holds, if any."""
-    return Candidates(state["of_a"], state["of_b"], int(state["probes"])) if "of_a" in state else None
+def candidates_kept(rows_x: int, rows_y: int) -> Kept:
+    """What the state of candidates for so many rows must be."""
+    of_a = rows_of(rows_y, rows_x, "candidates", least=-1, dtype="I32")
+    of_b = rows_of(rows_x, rows_y, "candidates", least=-1, dtype="I32")
+    return Kept({"of_a": of_a, "of_b": of_b, "probes": rows_of(2**31)})
+
+
+def candidates_from(state: Mapping[str, Tensor]) -> Candidates:
+    """The candidates that a kept state holds."""
+    return Candidates(state["of_a"], state["of_b"], int(state["probes"]))
 
 
 def model_state(model: PairModel) -> dict[str, Tensor | float]:
@@ -98,6 +134,17 @@ def model_state(model: PairModel) -> dict[str, Tensor | float]:
         "correlations": model.correlations,
         "ridge": model.ridge,
     }
+
+
+def model_kept(dim_x: int, dim_y: int, **more: Array) -> Kept:
+    """What the state of a pair model between so many dimensions must be."""
+    tensors = {
+        "directions_x": between(1e15, dim_x, "shared", dtype="F64"),
+        "directions_y": between(1e15, dim_y, "shared", dtype="F64"),
+        "correlations": Array(("shared",), "F64", least=0, most=MOST_CORRELATED),
+        "ridge": Array((), least=0, most=1e6),
+    }
+    return Kept(tensors | more)
 
 
 def model_from(state: Mapping[str, Tensor]) -> PairModel:

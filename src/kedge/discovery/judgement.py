@@ -24,6 +24,8 @@ from torch import Tensor
 
 from kedge.discovery.alignment import Turned, pair_moments
 from kedge.discovery.annealing import anneal, finish, leading_axes
+from kedge.discovery.arrays import Array, between
+from kedge.discovery.checkpoint import Kept
 from kedge.discovery.cross_fitting import cross_fitted
 from kedge.discovery.health import DOUBTFUL, Answer, sentence, verdict_of
 from kedge.discovery.journal import Journal
@@ -126,7 +128,8 @@ class Judge:
             match = finish(ground.sample, lambda: start, _ROUNDS.finish_rounds, Journal()).match
             return {"share": torch.tensor(self._recognised(ground.sample, match).share, dtype=torch.float64)}
 
-        return float(self._journal.once("illusion", ground.x.device, measure)["share"])
+        expected = Kept({"share": Array((), "F64", least=0, most=1)})
+        return float(self._journal.once("illusion", ground.x.device, expected, measure)["share"])
 
     def _standing(self, part: Problem, match: Match, *, random_rivals: bool) -> tuple[float, float]:
         """By how much the map beats its best rivals in closeness and in agreement.
@@ -159,7 +162,10 @@ class Judge:
     def _random_rivals(self) -> list[_Candidate]:
         """What random rotations become."""
         ground = self._ground
-        kept = self._journal.recall("rivals", ground.x.device)
+        rotations = between(1, "rivals", ground.x.shape[1], ground.y.shape[1])
+        tensors = {"rotations": rotations, "values": between(1e6, "rivals", 2, dtype="F64")}
+        expected = Kept(tensors, lambda state: 1 <= len(state["values"]) <= _RIVALS)
+        kept = self._journal.recall("rivals", ground.x.device, expected)
         rivals = []
         if kept is not None:
             rivals = [_Candidate(r, *v) for r, v in zip(kept["rotations"], kept["values"].tolist(), strict=True)]

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from kedge.discovery.devices import load_normalised, normalise_rows, refuse_one_direction, to_numpy
-from kedge.discovery.inputs import as_seed_rows, as_space, as_vectors
+from kedge.discovery.inputs import as_vectors
+from kedge.discovery.pair_inputs import PairsLike, as_seed_rows
 from kedge.discovery.parameters import Parameters
 from kedge.errors import NotFittedError
 from kedge.geometry import relative
 from kedge.spaces import Embeddings
+from kedge.spaces.conversion import SpaceLike, as_space
 
 
 class KnownAnchors(Parameters):
@@ -44,16 +44,15 @@ class KnownAnchors(Parameters):
     def __init__(self, *, center: bool = True) -> None:
         self.center = center
 
-    def fit(
-        self, x: Embeddings | ArrayLike, y: Embeddings | ArrayLike, pairs: Sequence[tuple[str, str]] | ArrayLike
-    ) -> KnownAnchors:
+    def fit(self, x: SpaceLike, y: SpaceLike, pairs: PairsLike) -> KnownAnchors:
         """Take the anchors from two spaces.
 
         Parameters
         ----------
-        x, y : Embeddings or array, shapes (n, dx) and (m, dy)
-        pairs : pairs of keys, or int array of shape (a, 2)
-            As keys (when x and y are Embeddings) or rows; at least one.
+        x, y : spaces (n, dx) and (m, dy)
+            Embeddings, arrays, DataFrames, ...: see `AnchorDiscovery.fit`.
+        pairs : pairs of keys or rows
+            In any of the forms that seeds have there; at least one.
         """
         space_x, space_y = as_space(x, "x"), as_space(y, "y")
         rows = as_seed_rows(pairs, space_x, space_y, 1, "pairs")
@@ -71,17 +70,21 @@ class KnownAnchors(Parameters):
         refuse_one_direction(loaded.rows, name)
         return to_numpy(loaded.rows.take(torch.from_numpy(rows))), to_numpy(loaded.centre)
 
-    def transform_x(self, vectors: Embeddings | ArrayLike) -> NDArray[np.float32]:
+    def transform_x(self, vectors: SpaceLike) -> NDArray[np.float32]:
         """Relative coordinates (k, a) of vectors (k, dx) of X: cosines to the anchors."""
         self._check_fitted()
-        rows = as_vectors(vectors, self.anchor_vectors_x_.shape[1], "X")
+        rows = as_vectors(vectors, "X", self._dims)
         return relative(normalise_rows(rows, self.centre_x_), self.anchor_vectors_x_)
 
-    def transform_y(self, vectors: Embeddings | ArrayLike) -> NDArray[np.float32]:
+    def transform_y(self, vectors: SpaceLike) -> NDArray[np.float32]:
         """Relative coordinates (k, a) of vectors (k, dy) of Y, comparable with those of X."""
         self._check_fitted()
-        rows = as_vectors(vectors, self.anchor_vectors_y_.shape[1], "Y")
+        rows = as_vectors(vectors, "Y", self._dims)
         return relative(normalise_rows(rows, self.centre_y_), self.anchor_vectors_y_)
+
+    @property
+    def _dims(self) -> tuple[int, int]:
+        return self.anchor_vectors_x_.shape[1], self.anchor_vectors_y_.shape[1]
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "anchor_vectors_y_"):

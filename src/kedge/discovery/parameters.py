@@ -1,4 +1,4 @@
-"""scikit-learn's manners: constructor parameters that can be asked for, set and shown."""
+"""scikit-learn's manners: constructor parameters that can be asked for, set and shown, and a place in pipelines."""
 
 from __future__ import annotations
 
@@ -23,6 +23,12 @@ class Parameters:
                 raise InputError(f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(known)}")
             setattr(self, name, value)
         return self
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import Tags, TargetTags, TransformerTags  # it is scikit-learn that asks
+
+        transformer = TransformerTags() if hasattr(self, "transform") else None
+        return Tags(estimator_type=None, target_tags=TargetTags(required=True), transformer_tags=transformer)
 
     def __repr__(self) -> str:
         defaults = inspect.signature(type(self)).parameters

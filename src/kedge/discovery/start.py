@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from kedge.discovery.arrays import between
+from kedge.discovery.checkpoint import Kept
 from kedge.discovery.fingerprints import fingerprints
 from kedge.discovery.journal import Journal
 from kedge.discovery.problem import Problem
@@ -51,7 +53,8 @@ def _fingerprints(problem: Problem, journal: Journal) -> tuple[Tensor, Tensor]:
         left, right = fingerprints(problem.x.gathered(), problem.y.gathered(), problem.budget, journal)
         return {"x": left, "y": right}
 
-    prints = journal.once("fingerprints", problem.x.device, compute)
+    expected = Kept({"x": between(1, len(problem.x), "coordinates"), "y": between(1, len(problem.y), "coordinates")})
+    prints = journal.once("fingerprints", problem.x.device, expected, compute)
     return prints["x"], prints["y"]
 
 

@@ -22,6 +22,7 @@ from kedge.spaces.encoders import (
 )
 from kedge.spaces.encoders.sentence_text import is_sentence_model
 from kedge.spaces.files import is_known_format
+from kedge.spaces.npy import write_matrix
 
 OnProgress = Callable[[int, int], None]
 
@@ -81,8 +82,8 @@ def _encode_by_model(texts: Sequence[str], model: str, place: EncodingPlace) -> 
         on_progress=place.on_progress,
     )
     vectors = encoded[np.argsort(order)]
-    with atomic_path(finished) as temporary, temporary.open("wb") as stream:
-        np.save(stream, vectors)
+    with atomic_path(finished) as temporary:
+        write_matrix(temporary, vectors)
     remove_shards(folder)
     return vectors
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from kedge.discovery import AnchorDiscovery
 from kedge.discovery.storage import settings_of
 from kedge.report.curves import Curve, expected_precision, rounds_of
 from kedge.report.flat import VIEWS, Places, Sample, flatten
+from kedge.report.kinds import kinds_by_cluster, kinds_by_label
+from kedge.report.layout import LAYOUT, LAYOUT_TOLD
 from kedge.report.neighbourhoods import Near, Neighbourhoods, Side
 from kedge.report.rehearsed import rehearsal_words
 from kedge.spaces import Embeddings
@@ -84,10 +87,17 @@ def words_of(
 
 
 def data_of(
-    discovery: AnchorDiscovery, x: Embeddings, y: Embeddings, sample: Sample, gold: Comparison | None
+    discovery: AnchorDiscovery,
+    x: Embeddings,
+    y: Embeddings,
+    sample: Sample,
+    gold: Comparison | None,
+    labels: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """What the scripts draw and search; keys are listed in the order of the sample."""
+    """What the scripts draw and search; keys are listed in the order of the sample, `labels` are by key."""
     flat = flatten(discovery, x, y, sample)
+    kinds = {"label": kinds_by_label(labels, flat.keys_x, flat.keys_y)} if labels else {}
+    kinds["cluster"] = kinds_by_cluster(discovery, x.take(sample.rows_x), y.take(sample.rows_y))
     judge = gold.truth.judge if gold else None
     return {
         "keys": [flat.keys_x, flat.keys_y],
@@ -98,6 +108,8 @@ def data_of(
             {"name": view, "places": as_whole_numbers(places, shared=view != VIEWS[0])}
             for view, places in flat.views.items()
         ],
+        "shown": len(flat.views) - 1,
+        "kinds": [{"name": name, "names": kind.names, "of": [kind.of_x, kind.of_y]} for name, kind in kinds.items()],
         "anchors": [
             [*pair, confidence, "seed" if seed else "found", *([judge(pair)] if judge else [])]
             for pair, confidence, seed in zip(
@@ -128,6 +140,15 @@ def data_of(
         ],
         "sureness": _sureness(discovery.pair_confidence_),
         "reliability": _reliability(discovery, gold.truth) if gold else None,
+    }
+
+
+def layout_view(places: Places | None) -> dict[str, Any]:
+    """The view of the layout that shows structure; without places where they are still to be asked for."""
+    return {
+        "name": LAYOUT,
+        "told": LAYOUT_TOLD,
+        "places": places and as_whole_numbers(places, shared=True),
     }
 
 

@@ -1,20 +1,24 @@
-"""What the live page asks while somebody explores a run: any key, its neighbours, the picture for other anchors."""
+"""What the live page asks while somebody explores a run: any key, its neighbours, other pictures."""
 
 from __future__ import annotations
 
+import threading
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from kedge.discovery import AnchorDiscovery
-from kedge.discovery.estimator import AnchorKind
+from kedge.discovery.fitted import AnchorKind
 from kedge.errors import InputError
 from kedge.geometry import relative
-from kedge.report.contents import as_whole_numbers, data_of, words_of
-from kedge.report.flat import draw_sample, flatten_together
+from kedge.report.contents import Comparison, as_whole_numbers, data_of, layout_view, words_of
+from kedge.report.flat import Places, draw_sample, flatten_together
+from kedge.report.layout import lay_out
 from kedge.report.neighbourhoods import Near, Neighbourhoods, Side
+from kedge.report.thumbnails import Thumbnails
 from kedge.spaces import Embeddings
 
 _HITS = 12
@@ -30,16 +34,30 @@ class Explorer:
     and confidence of its partner, if it is in a pair.
     """
 
-    def __init__(self, discovery: AnchorDiscovery, x: Embeddings, y: Embeddings, *, run: str, most: int) -> None:
-        discovery.require_spaces(x, y)
+    def __init__(
+        self,
+        discovery: AnchorDiscovery,
+        x: Embeddings,
+        y: Embeddings,
+        *,
+        run: str,
+        most: int,
+        gold: Comparison | None = None,
+        labels: Mapping[str, str] | None = None,
+        images: Path | None = None,
+    ) -> None:
+        discovery, x, y = discovery.in_texts(x, y)
         self._discovery = discovery
         self._spaces: dict[Side, Embeddings] = {"x": x, "y": y}
         self._sample = draw_sample(discovery, x, y, most)
         self._neighbourhoods = Neighbourhoods(discovery, x, y)
-        self.words = words_of(discovery, x, y, self._sample, None, run)
-        self.contents = data_of(discovery, x, y, self._sample, None) | {
+        self._thumbnails = Thumbnails(images) if images else None
+        self._layout = _Layout(lambda: lay_out(discovery, x.take(self._sample.rows_x), y.take(self._sample.rows_y)))
+        self.words = words_of(discovery, x, y, self._sample, gold, run) | {"images": images is not None}
+        self.contents = data_of(discovery, x, y, self._sample, gold, labels) | {
             "rows": [self._sample.rows_x.tolist(), self._sample.rows_y.tolist()]
         }
+        self.contents["views"].append(layout_view(None))
         self._folded_keys: dict[Side, list[str]] = {
             side: [_folded(key) for key in space.keys] for side, space in self._spaces.items()
         }
@@ -71,9 +89,10 @@ class Explorer:
                         hits.append((fit, counts[fit], side, row))
         return [self._entry(side, row) for _, _, side, row in sorted(hits)[:_HITS]]
 
-    def look_up(self, key: str) -> dict[str, Any]:
-        """The entry of a key of X."""
-        return self._entry("x", int(self._spaces["x"].rows([key])[0]))
+    def look_up(self, side: str, key: str) -> dict[str, Any]:
+        """The entry of a key of X or Y."""
+        own = self._side(side)
+        return self._entry(own, int(self._spaces[own].rows([key])[0]))
 
     def neighbours(self, side: str, row: str) -> list[list[dict[str, Any]]]:
         """The nearest entries in X and in Y of a row of either, with their similarity in percent."""
@@ -112,6 +131,15 @@ class Explorer:
             name = f"relative to {first} anchors ({kind})"
         return {"name": name, "places": as_whole_numbers(flatten_together(left, right), shared=True)}
 
+    def layout(self) -> dict[str, Any]:
+        """The rows drawn, by t-SNE; until that is computed, in the background from the first question on, no places."""
+        return layout_view(self._layout.places())
+
+    def thumbnail(self, key: str) -> bytes | None:
+        """The image file that a key of X or Y names, as a small PNG, if there is one."""
+        known = any(key in space.row_of for space in self._spaces.values())
+        return self._thumbnails.of(key) if self._thumbnails and known else None
+
     def _entry(self, side: Side, row: int) -> dict[str, Any]:
         key = self._spaces[side].keys[row]
         partner, confidence = self._partners[side].get(key, (None, None))
@@ -136,6 +164,33 @@ class Explorer:
             if text == side:
                 return side
         raise InputError(f"side must be x or y, got {text!r}")
+
+
+class _Layout:
+    """A layout that is computed once, when it is first asked for, while other questions are answered."""
+
+    def __init__(self, compute: Callable[[], Places]) -> None:
+        self._compute = compute
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._places: Places | None = None
+        self._error: Exception | None = None
+
+    def places(self) -> Places | None:
+        """The places, or None as long as they are being computed."""
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, daemon=True)
+                self._thread.start()
+        if self._error:
+            raise InputError(str(self._error)) from self._error
+        return self._places
+
+    def _run(self) -> None:
+        try:
+            self._places = self._compute()
+        except Exception as error:  # nobody waits for this thread: whoever asks next is told
+            self._error = error
 
 
 def _other(side: Side) -> Side:

@@ -15,6 +15,7 @@ from kedge.report.curves import expected_precision, rounds_of
 from kedge.report.flat import VIEWS, FlatSpaces, draw_sample, flatten
 from kedge.report.saving import require_matplotlib
 from kedge.spaces import Embeddings
+from kedge.spaces.conversion import SpaceLike
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,14 +25,14 @@ _BLUE, _RED, _GREY = "#1f6f8b", "#d1495b", "0.8"
 _BINS = 40
 
 
-def draw_spaces(discovery: AnchorDiscovery, x: Embeddings, y: Embeddings, most: int = 3000) -> Figure:
+def draw_spaces(discovery: AnchorDiscovery, x: SpaceLike, y: SpaceLike, most: int = 3000) -> Figure:
     """X above Y, one column a view. Partners have the same colour, that of X's place among the found anchors, so that
     spaces that agree look alike; rows in no pair are grey.
     """
     require_matplotlib()
     from matplotlib.figure import Figure
 
-    discovery.require_spaces(x, y)
+    discovery, x, y = discovery.in_texts(x, y)
     flat = flatten(discovery, x, y, draw_sample(discovery, x, y, most))
     colours = _colours_of(flat)
     figure = Figure(figsize=(3.2 * len(flat.views), 6.2), layout="constrained")

@@ -7,8 +7,10 @@ from typing import Literal, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from kedge.discovery import AnchorDiscovery
+from kedge.geometry import unit
 from kedge.matching import top_k
 from kedge.spaces import Embeddings
 from kedge.tasks.search import in_blocks, rank
@@ -52,6 +54,14 @@ class Neighbourhoods:
         queries, others = self._shared[side], self._shared["y" if side == "x" else "x"]
         found = rank(queries[torch.from_numpy(rows)], others, k)
         return Near(found.rows.numpy(), found.similarity.numpy())
+
+
+def shared_directions(discovery: AnchorDiscovery, x: Embeddings, y: Embeddings) -> Tensor:
+    """Unit rows (n + m, c), those of X and then those of Y: the directions in which they lie in shared coordinates."""
+    directions = len(discovery.model_.correlations)
+    sides = ((discovery.shared_x, x), (discovery.shared_y, y))
+    rows = [in_blocks(change, space.vectors, shared_columns(discovery))[:, :directions] for change, space in sides]
+    return unit(torch.cat(rows))
 
 
 def shared_columns(discovery: AnchorDiscovery) -> int:

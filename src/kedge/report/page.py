@@ -5,24 +5,39 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from kedge.discovery import AnchorDiscovery, holds_run
-from kedge.errors import InputError, MissingExtraError
-from kedge.report.contents import Comparison, data_of, neighbours_of, words_of
+from kedge.errors import InputError
+from kedge.extras import needing
+from kedge.report.contents import Comparison, data_of, layout_view, neighbours_of, words_of
 from kedge.report.flat import draw_sample
+from kedge.report.layout import lay_out
 from kedge.report.neighbourhoods import Neighbourhoods
-from kedge.spaces import Embeddings
 from kedge.spaces.atomic import atomic_path, require_target
+from kedge.spaces.conversion import SpaceLike
 from kedge.tasks import Rehearsal
 
 MOST_ROWS = 20_000
 """So many rows of a space the page shows at most."""
 
-_SCRIPTS = ("source.js", "charts.js", "spaces.js", "search.js", "table.js", "main.js")
+_SCRIPTS = (
+    "source.js",
+    "keys.js",
+    "charts.js",
+    "colours.js",
+    "landmarks.js",
+    "selection.js",
+    "spaces.js",
+    "search.js",
+    "table.js",
+    "look.js",
+    "main.js",
+)
 # Nothing may be fetched from anywhere; Plotly makes functions of strings for WebGL, and styles for itself.
 _SEALED = "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:"
 
@@ -39,21 +54,21 @@ def require_page_target(path: Path) -> None:
 
 def require_plotly() -> None:
     """Say how to get what the page is made with, where it is not there."""
-    try:
+    with needing("the page needs", "plotly", "jinja2", install="kedge[report]"):
         import jinja2  # noqa: F401
         import plotly.offline  # noqa: F401
-    except ImportError as error:
-        raise MissingExtraError("the page needs plotly and jinja2: pip install 'kedge[report]'") from error
 
 
 def write_report(
     path: str | Path,
     discovery: AnchorDiscovery,
-    x: Embeddings,
-    y: Embeddings,
+    x: SpaceLike,
+    y: SpaceLike,
     *,
     gold: Comparison | None = None,
     rehearsal: Rehearsal | None = None,
+    labels: Mapping[str, str] | None = None,
+    layout: bool = False,
     run: str = "RUN",
     most: int = MOST_ROWS,
 ) -> None:
@@ -69,6 +84,10 @@ def write_report(
         How the run compares with the truth.
     rehearsal : Rehearsal, optional
         What searches would lose if X's model took the place of Y's.
+    labels : mapping, optional
+        Labels by key, of rows of X, Y or both, that points can be coloured by.
+    layout : bool
+        Whether both spaces are shown by t-SNE too, which takes a minute or more where rows are many.
     run : str
         The run folder, for the commands that the page proposes.
     most : int
@@ -76,10 +95,12 @@ def write_report(
     """
     path = Path(path)
     require_page_target(path)
-    discovery.require_spaces(x, y)
+    discovery, x, y = discovery.in_texts(x, y)
     sample = draw_sample(discovery, x, y, most)
-    data = data_of(discovery, x, y, sample, gold)
+    data = data_of(discovery, x, y, sample, gold, labels)
     drawn_x, drawn_y = x.take(sample.rows_x), y.take(sample.rows_y)
+    if layout:
+        data["views"].append(layout_view(lay_out(discovery, drawn_x, drawn_y)))
     data["near"] = neighbours_of(Neighbourhoods(discovery, drawn_x, drawn_y), (len(drawn_x), len(drawn_y)))
     page = _render(
         words_of(discovery, x, y, sample, gold, run, rehearsal),
@@ -98,6 +119,8 @@ def write_report(
 def live_page(words: dict[str, Any]) -> str:
     """The page for a server that has the library at `/plotly.js` and the data at `/contents.json`."""
     policy = _SEALED.replace("script-src", "connect-src 'self'; script-src 'self'")
+    if words["images"]:
+        policy = policy.replace("img-src", "img-src 'self'")
     return _render(words, live=True, policy=policy, packages=[], addresses=["/plotly.js"])
 
 
@@ -117,7 +140,16 @@ def plotly_script() -> str:
 
 
 def _render(words: dict[str, Any], **technical: Any) -> str:
-    """The template filled in. Everything is escaped, except our own style and scripts and what is packed."""
+    """The page of a run, with our own scripts."""
+    require_plotly()
+    from markupsafe import Markup
+
+    scripts = [Markup(_asset(name)) for name in _SCRIPTS]
+    return render("page.html", **words, **technical, scripts=scripts)
+
+
+def render(template: str, **values: Any) -> str:
+    """A template of ours filled in, with our own style. Everything else is escaped, unless it is `Markup`."""
     require_plotly()
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
@@ -125,8 +157,7 @@ def _render(words: dict[str, Any], **technical: Any) -> str:
     environment = Environment(
         loader=PackageLoader("kedge.report", "assets"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    own = {"style": Markup(_asset("page.css")), "scripts": [Markup(_asset(name)) for name in _SCRIPTS]}
-    return environment.get_template("page.html").render(**words, **technical, **own)
+    return environment.get_template(template).render(**values, style=Markup(_asset("page.css")))
 
 
 def _asset(name: str) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from kedge.errors import InputError, MissingExtraError
+from kedge.errors import InputError
+from kedge.extras import needing
 from kedge.spaces.atomic import atomic_path, require_target
 
 FORMATS = (".pdf", ".png", ".svg")
@@ -15,10 +16,8 @@ _METADATA: dict[str, dict[str, Any]] = {".pdf": {"CreationDate": None}, ".svg": 
 
 def require_matplotlib(otherwise: str = "") -> None:
     """Say how to get it, where it is not there, and what one can do `otherwise`."""
-    try:
+    with needing("figures need", "matplotlib", install="kedge[plot]", otherwise=otherwise):
         import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise MissingExtraError(f"figures need matplotlib: pip install 'kedge[plot]'{otherwise}") from error
 
 
 def require_figure_target(path: Path) -> None:

@@ -3,61 +3,99 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from kedge.errors import InputError
+from safetensors import SafetensorError
+
+from kedge.errors import InputError, OutputError
+from kedge.spaces.workshop import HIDDEN, workshop
+
+# How safetensors tells the number of an error of the system.
+_RUST_ERROR = re.compile(r"\(os error (\d+)\)")
 
 
 @contextmanager
 def atomic_path(target: Path) -> Iterator[Path]:
     """Yield a temporary path beside `target`; on success it becomes `target`, on any error it vanishes.
 
-    The temporary name ends like the target's, so that a suffix still tells the format.
+    The temporary file has the target's name, in another folder, so that a suffix still tells the format. Where it
+    cannot be written, as on a full disk, an `OutputError` names the target.
     """
-    require_target(target)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=".kedge-", suffix=f"-{target.name}")
-    os.close(handle)
-    temporary = Path(name)
-    try:
+    with atomic_paths(target) as (temporary,):
         yield temporary
-        temporary.chmod(0o666 & ~_umask())  # mkstemp makes private files; outputs are ordinary ones
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def atomic_paths(*targets: Path) -> Iterator[tuple[Path, ...]]:
+    """What `atomic_path` does, for files of one folder that belong together.
+
+    While they are renamed the first is not there, so that it should be the one without which nobody reads the others.
+    """
+    for target in targets:
+        require_target(target)
+    with writing(targets[0]), workshop(targets[0].parent) as shop:
+        made = tuple(shop.new / target.name for target in targets)
+        for temporary in made:
+            temporary.touch()
+        yield made
+        for temporary in made:
+            temporary.chmod(0o666 & ~_umask())  # some libraries make private files; outputs are ordinary ones
+        shop.move_out(*(target.name for target in targets))
 
 
 @contextmanager
 def atomic_folder(target: Path) -> Iterator[Path]:
     """Yield a temporary folder beside `target` that takes its place on success and vanishes on error.
 
-    What `target` held before is deleted, but only when the new folder is complete and in its place.
+    What `target` held before is deleted, but only when the new folder is complete and in its place. The two change
+    places in one step where the system has one for it; where it has none and the process is killed between two, the
+    next one that writes there puts the old folder back.
     """
     target = target.resolve()  # through a link, to the folder itself
     require_parent(target)
-    temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=".kedge-", suffix=f"-{target.name}"))
-    old = temporary.with_name(temporary.name + "-old")
-    try:
+    with writing(target), workshop(target.parent) as shop:
+        temporary = shop.new / target.name
+        temporary.mkdir()
         yield temporary
-        temporary.chmod(0o777 & ~_umask())
-        if target.exists():
-            target.rename(old)
-        temporary.rename(target)
-    finally:
-        if old.exists() and not target.exists():  # interrupted between the two
-            old.rename(target)
-        shutil.rmtree(temporary, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
+        shop.move_out(target.name)
+
+
+def delete_folder(folder: Path) -> None:
+    """Delete a folder as a whole or, if that is interrupted before it begins, not at all."""
+    folder = folder.resolve()
+    with workshop(folder.parent) as shop:
+        folder.rename(shop.new / folder.name)
+
+
+@contextmanager
+def writing(target: Path) -> Iterator[None]:
+    """Turn what keeps `target` from being written, as a full disk does, into an `OutputError` that names it.
+
+    Other errors, and those that name some other file, pass as they are.
+    """
+    try:
+        yield
+    except SafetensorError as error:
+        found = _RUST_ERROR.search(str(error))
+        if found is None:
+            raise
+        raise OutputError(int(found[1]), os.strerror(int(found[1])), str(target)) from error
+    except OSError as error:  # also NumPy's, which has no number, and Arrow's
+        if error.filename is not None and HIDDEN not in str(error.filename):
+            raise
+        reason = " ".join(str(error).split()) if error.errno is None else os.strerror(error.errno)
+        raise OutputError(error.errno, reason, str(target)) from error
 
 
 def require_target(target: Path) -> None:
-    """Refuse a file name in a folder that is not there, or that is a folder itself."""
+    """Refuse a file name in a folder that is not there, or that is no ordinary file itself."""
     require_parent(target)
-    if target.is_dir():
-        raise InputError(f"{target}: is a folder, a file name is needed")
+    if target.exists() and not target.is_file():
+        kind = "a folder" if target.is_dir() else "no ordinary file"
+        raise InputError(f"{target}: is {kind}, a file name is needed")
 
 
 def require_parent(target: Path) -> None:

@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import InitVar, dataclass
 from functools import cached_property
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kedge.errors import InputError
+from kedge.errors import InputError, did_you_mean
+from kedge.spaces.dense import as_dense
+
+Key: TypeAlias = Any
+"""What names a row: a string, and in Python also a number or whatever else is hashable."""
 
 _CHECK_ROWS = 16_384
 
@@ -29,7 +34,8 @@ class Embeddings:
     Parameters
     ----------
     keys : sequence of str, length n
-        Unique names of the rows.
+        Unique names of the rows; numbers, or whatever else is hashable, will do as well. Files and pages hold their
+        texts, see `with_text_keys`.
     vectors : array, shape (n, d)
         Any real dtype; kept as float32. A float32 array, also a memory-mapped one, is not copied, nor is a
         memory-mapped float16 one: whatever uses its rows makes them float32, some at a time.
@@ -41,16 +47,16 @@ class Embeddings:
     Raises
     ------
     InputError
-        Empty, ragged, NaN, infinite or zero vectors, or keys that are not unique strings.
+        Empty, ragged, NaN, infinite or zero vectors, or keys that are not unique or missing.
     """
 
-    keys: Sequence[str]
+    keys: Sequence[Key]
     vectors: NDArray[np.float32]
     source: str = "embeddings"
     checked: InitVar[slice | None] = None
 
     def __post_init__(self, checked: slice | None) -> None:
-        vectors = self.vectors if isinstance(self.vectors, np.ndarray) else np.asarray(self.vectors)
+        vectors = self.vectors if isinstance(self.vectors, np.ndarray) else as_dense(self.vectors, self.source)
         if vectors.ndim != 2:
             raise InputError(f"{self.source}: vectors must have shape (rows, dimensions), got shape {vectors.shape}")
         if not (np.issubdtype(vectors.dtype, np.floating) or np.issubdtype(vectors.dtype, np.integer)):
@@ -59,6 +65,7 @@ class Embeddings:
             raise InputError(
                 f"{self.source}: the space is empty (shape {vectors.shape}); give at least one row and dimension"
             )
+        object.__setattr__(self, "keys", _listed(self.keys))
         if vectors.shape[0] != len(self.keys):
             raise InputError(
                 f"{self.source}: one key for each vector is needed, got {len(self.keys)} keys "
@@ -72,15 +79,18 @@ class Embeddings:
         self._check_vectors(*(checked or slice(None)).indices(len(vectors))[:2])
 
     def _check_keys(self) -> None:
+        if isinstance(self.keys, range):  # numbers of rows, which are distinct
+            return
         for row, key in enumerate(self.keys):
             if not isinstance(key, str):
-                raise InputError(f"{self.source}: keys must be strings, row {row} has {type(key).__name__} {key!r}")
+                self._check_other_key(row, key)
+                continue
             try:
                 key.encode("utf-8")
             except UnicodeEncodeError as error:
                 raise InputError(f"{self.source}: the key of row {row} is not valid Unicode ({error})") from error
         if len(self.row_of) != len(self.keys):
-            first: dict[str, int] = {}
+            first: dict[Key, int] = {}
             for row, key in enumerate(self.keys):
                 if key in first:
                     raise InputError(
@@ -88,6 +98,18 @@ class Embeddings:
                         "keys must be unique, remove or rename one"
                     )
                 first[key] = row
+
+    def _check_other_key(self, row: int, key: object) -> None:
+        try:
+            hash(key)
+            missing = key is None or bool(key != key)  # NaN, which stands for nothing in tables, is not even itself
+        except (TypeError, ValueError):
+            missing = True
+        if missing:
+            raise InputError(
+                f"{self.source}: keys must be strings, or numbers or whatever else is hashable, "
+                f"row {row} has {type(key).__name__} {key!r}"
+            )
 
     def _check_vectors(self, start: int, stop: int) -> None:
         for begin in range(start, stop, _CHECK_ROWS):
@@ -107,19 +129,39 @@ class Embeddings:
         return int(self.vectors.shape[1])
 
     @cached_property
-    def row_of(self) -> dict[str, int]:
+    def row_of(self) -> dict[Key, int]:
         """The row of each key."""
         return {key: row for row, key in enumerate(self.keys)}
 
-    def rows(self, keys: Iterable[str]) -> NDArray[np.int64]:
+    @cached_property
+    def has_numbers_as_keys(self) -> bool:
+        """Whether a whole number names a key of this space, and not a row."""
+        return any(isinstance(key, int | np.integer) for key in self.keys)
+
+    def rows(self, keys: Iterable[Key]) -> NDArray[np.int64]:
         """Rows of the given keys, in their order; an unknown key is an `InputError`."""
         found = []
         for key in keys:
             row = self.row_of.get(key)
             if row is None:
-                raise InputError(f"{self.source}: unknown key {key!r}; it has {len(self)} keys, e.g. {self.keys[0]!r}")
+                raise InputError(f"{self.source}: unknown key {key!r}; {self.told_of_keys(key)}")
             found.append(row)
         return np.asarray(found, dtype=np.int64)
+
+    def told_of_keys(self, unknown: Key) -> str:
+        """What a message says of the keys there are, where one is unknown."""
+        texts = [key for key in self.keys if isinstance(key, str)]
+        near = did_you_mean(unknown, texts) if isinstance(unknown, str) else ""
+        return f"it has {len(self)} keys, e.g. {self.keys[0]!r}{near}"
+
+    def with_text_keys(self) -> Embeddings:
+        """The same rows with the texts of their keys, `str(key)`, as files and pages have them.
+
+        Raises an `InputError` where two keys have one text, such as 1 and "1".
+        """
+        if all(isinstance(key, str) for key in self.keys):
+            return self
+        return Embeddings(texts_of(self.keys, self.source), self.vectors, self.source, checked=slice(0))
 
     def take(self, rows: Iterable[int]) -> Embeddings:
         """A new space with the given rows, in the given order."""
@@ -128,3 +170,23 @@ class Embeddings:
 
     def __repr__(self) -> str:
         return f"Embeddings({len(self)} x {self.dim}, source={self.source!r})"
+
+
+def texts_of(keys: Iterable[Key], source: str) -> list[str]:
+    """The texts of distinct keys; an `InputError` where two have the same."""
+    key_of: dict[str, Key] = {}
+    for key in keys:
+        other = key_of.setdefault(str(key), key)
+        if other is not key:
+            raise InputError(
+                f"{source}: the keys {other!r} and {key!r} are the same text, and files and pages hold texts; "
+                "rename one"
+            )
+    return list(key_of)
+
+
+def _listed(keys: Iterable[Key]) -> Sequence[Key]:
+    """Keys of arrays and tables as Python's own objects; other sequences as they are."""
+    if hasattr(keys, "tolist"):
+        return keys.tolist()
+    return keys if isinstance(keys, Sequence) else list(keys)

@@ -1,4 +1,7 @@
-"""Read and write spaces: the suffix chooses the format, one module a format; an address chooses a store."""
+"""Read and write spaces: the suffix chooses the format, one module a format; an address chooses a store.
+
+Where a file can hold several spaces, `FILE#NAME` says which is meant.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +13,20 @@ from typing import Any
 from numpy.typing import NDArray
 
 from kedge.errors import InputError, KedgeError
-from kedge.spaces import npy, npz, parquet, safetensors, word2vec_binary, word2vec_text
-from kedge.spaces.atomic import atomic_path, require_target
+from kedge.spaces import dataset_folder, h5ad, npy, npz, parquet, safetensors, word2vec_binary, word2vec_text
+from kedge.spaces.atomic import atomic_path, atomic_paths, require_target
+from kedge.spaces.conversion import SpaceLike, as_space
 from kedge.spaces.embeddings import Embeddings
 from kedge.spaces.selection import Selection, share_of
 from kedge.spaces.stores.address import Address, as_address, is_address
+from kedge.spaces.streams import require_regular_file
 
 
 @dataclass(frozen=True)
 class _Format:
-    read: Callable[[Path, Selection], tuple[list[str], NDArray[Any]]]
+    read: Callable[..., tuple[list[str], NDArray[Any]]]  # of a path, a selection and, where it has any, the name
     write: Callable[[Path, Embeddings], None] | None  # None: two files, see write_embeddings
+    has_names: bool = False  # whether a name after # says what of the file is meant
 
 
 _TEXT = _Format(word2vec_text.read, word2vec_text.write)
@@ -35,7 +41,8 @@ _FORMATS = {
     ".npz": _Format(npz.read, npz.write),
     ".npy": _Format(npy.read, None),
     ".safetensors": _Format(safetensors.read, safetensors.write),
-    ".parquet": _Format(parquet.read, parquet.write),
+    ".parquet": _Format(parquet.read, parquet.write, has_names=True),
+    ".h5ad": _Format(h5ad.read, h5ad.write, has_names=True),
 }
 
 
@@ -52,7 +59,9 @@ def read_embeddings(
     ----------
     path : str, Path or Address
         `.vec`, `.txt` (word2vec or GloVe text, also `.gz`), `.bin` (word2vec binary, also `.gz`), `.npz`,
-        `.npy` with `NAME.keys.txt`, `.safetensors` or `.parquet`. `.npy` and `.safetensors` are memory-mapped.
+        `.npy` with `NAME.keys.txt`, `.safetensors`, `.parquet` or `.h5ad` (AnnData); or the folder of a dataset of
+        Hugging Face. `.npy` and `.safetensors` are memory-mapped. `cells.h5ad#X_pca` names an entry of `.obsm`,
+        `FILE.parquet#VECTORS` or `#KEYS,VECTORS` columns; so it does for a dataset.
         Or the address of a store, such as `chroma:DIR#collection`, whose ids become the keys.
     limit : int, optional
         Keep at most so many rows, from the top (files are commonly sorted by frequency).
@@ -74,13 +83,11 @@ def read_embeddings(
 
 def read_file(path: Path, selection: Selection = Selection(), share: tuple[int, int] = (0, 1)) -> Embeddings:  # noqa: B008
     """What `read_embeddings` does with a file."""
-    form = _format_of(path)
-    if not path.is_file():
-        raise InputError(f"{path}: {'is a folder, not a file' if path.is_dir() else 'no such file'}")
-    if path.stat().st_size == 0:
-        raise InputError(f"{path}: the file is empty")
+    place, name = split_name(path)
+    is_dataset = dataset_folder.is_dataset(place)
+    read = dataset_folder.read if is_dataset else _reader_of(place)
     try:
-        names, vectors = form.read(path, selection)
+        names, vectors = read(place, selection, name) if name else read(place, selection)
     except KedgeError:
         raise
     except MemoryError as error:
@@ -88,19 +95,20 @@ def read_file(path: Path, selection: Selection = Selection(), share: tuple[int, 
     except Exception as error:
         # Whatever the parser of a format (zip, gzip, NumPy, safetensors, Arrow, JSON) stumbles over.
         told = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(
-            f"{path}: not a readable {path.suffix} file ({told}); truncated or of another format"
-        ) from error
+        what = "dataset" if is_dataset else f"{place.suffix} file"
+        raise InputError(f"{path}: not a readable {what} ({told}); truncated or of another format") from error
     if not names and selection.keys is not None:
         raise InputError(f"{path}: none of the {len(selection.keys)} wanted keys is in the file")
     return Embeddings(names, vectors, str(path), share_of(len(names), *share))
 
 
-def write_embeddings(space: Embeddings, path: str | Path | Address) -> None:
+def write_embeddings(space: SpaceLike, path: str | Path | Address) -> None:
     """Write a space to a file whose suffix names its format, and which appears complete or not at all; or to a store.
 
-    A store must not be there yet. Its rows have no payload.
+    A store must not be there yet. Its rows have no payload. Keys are written as their texts; anything that
+    `AnchorDiscovery.fit` takes is a space.
     """
+    space = as_space(space, "space").with_text_keys()
     if is_address(path):
         from kedge.spaces.stores.spaces import write_space
 
@@ -111,12 +119,39 @@ def write_embeddings(space: Embeddings, path: str | Path | Address) -> None:
 def write_file(space: Embeddings, path: Path) -> None:
     """What `write_embeddings` does with a file."""
     form = _format_of(path)
-    with atomic_path(path) as temporary:
-        if form.write is not None:
+    if form.write is not None:
+        with atomic_path(path) as temporary:
             form.write(temporary, space)
-        else:
-            with atomic_path(npy.key_file(path)) as keys_temporary:
-                npy.write(temporary, keys_temporary, space)
+    else:
+        with atomic_paths(*files_written(path)) as (temporary, keys_temporary):
+            npy.write(temporary, keys_temporary, space)
+
+
+def files_written(path: Path) -> list[Path]:
+    """The file of a space, and that of its keys where the format has them beside it."""
+    return [path, npy.key_file(path)] if path.suffix.lower() == ".npy" else [path]
+
+
+def files_read(path: Path) -> list[Path]:
+    """The file of a space, and that of its keys where it is there and the format may take them from it.
+
+    Of a dataset these are all its files.
+    """
+    path, _ = split_name(path)
+    if dataset_folder.is_dataset(path):
+        return dataset_folder.files_of(path)
+    keys = npy.key_file(path)
+    return [path, keys] if path.suffix.lower() in (".npy", ".safetensors") and keys.exists() else [path]
+
+
+def split_name(path: Path) -> tuple[Path, str]:
+    """The file or folder, and the name after its `#` that says what of it is meant, where there is one."""
+    place, mark, name = str(path).rpartition("#")
+    form = _FORMATS.get(_suffix_of(Path(place)).lower())
+    has_names = form.has_names if form else bool(place) and dataset_folder.is_dataset(Path(place))
+    if mark and has_names and not is_known_format(path):
+        return Path(place), name
+    return path, ""
 
 
 def is_known_format(path: str | Path) -> bool:
@@ -130,7 +165,18 @@ def require_writable(path: str | Path) -> None:
     require_target(Path(path))
 
 
+def _reader_of(path: Path) -> Callable[..., tuple[list[str], NDArray[Any]]]:
+    require_regular_file(path)
+    form = _format_of(path)
+    if path.stat().st_size == 0:
+        raise InputError(f"{path}: the file is empty")
+    return form.read
+
+
 def _format_of(path: Path) -> _Format:
+    place, name = split_name(path)
+    if name:
+        raise InputError(f"{path}: a name after # says what is to be read, and cannot be written; write to {place}")
     form = _FORMATS.get(_suffix_of(path).lower())
     if form is None:
         raise InputError(

@@ -6,9 +6,10 @@ that reads `key`, `label` is a header and chooses the columns of those names.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
-from kedge.errors import InputError
+from kedge.errors import InputError, did_you_mean
 from kedge.spaces.embeddings import Embeddings
 from kedge.spaces.pairs import read_fields
 
@@ -30,24 +31,12 @@ def read_labels(path: str | Path, space: Embeddings, *, complete: bool = True) -
     InputError
         An unknown key, a key with two labels or no label, with the line it stands in; a key without a line.
     """
-    table = read_fields(Path(path))
-    header = [name.strip().lower() for name in table[0][1]] if table else []
-    key_column, label_column = 0, 1
-    if {"key", "label"} <= set(header):
-        key_column, label_column = header.index("key"), header.index("label")
-        table = table[1:]
     labels: dict[str, str] = {}
-    for line_number, fields in table:
-        where = f"{path}, line {line_number}"
-        if len(fields) <= max(key_column, label_column):
-            raise InputError(f"{where}: a key and a label are needed, got {len(fields)} columns: {fields!r}")
-        key, label = fields[key_column], fields[label_column].strip()
+    for where, key, label in _lines(path):
         if key not in space.row_of:
-            raise InputError(f"{where}: {space.source} has no key {key!r}; remove that line")
-        if not label:
-            raise InputError(f"{where}: the label of {key!r} is empty; give one or remove that row")
-        if labels.setdefault(key, label) != label:
-            raise InputError(f"{where}: {key!r} is labelled {labels[key]!r} already, got {label!r}; keep one of them")
+            near = did_you_mean(key, space.row_of)
+            raise InputError(f"{where}: {space.source} has no key {key!r}{near or '; remove that line'}")
+        _add(labels, where, key, label)
     if not labels:
         raise InputError(f"{path}: holds no label")
     missing = [key for key in space.keys if key not in labels]
@@ -57,3 +46,42 @@ def read_labels(path: str | Path, space: Embeddings, *, complete: bool = True) -
             f"{missing[0]!r}; add a line for each or remove those rows"
         )
     return {key: labels[key] for key in space.keys if key in labels}
+
+
+def read_labels_of_both(path: str | Path, x: Embeddings, y: Embeddings) -> dict[str, str]:
+    """Read labels by key for rows of either space, to look at: keys that neither has are skipped.
+
+    Raises
+    ------
+    InputError
+        A key with two labels or an empty one, with the line it stands in; no key that a space has.
+    """
+    labels: dict[str, str] = {}
+    for where, key, label in _lines(path):
+        if key in x.row_of or key in y.row_of:
+            _add(labels, where, key, label)
+    if not labels:
+        raise InputError(f"{path}: labels no key of {x.source} or {y.source}; give lines of a key and its label")
+    return labels
+
+
+def _lines(path: str | Path) -> Iterator[tuple[str, str, str]]:
+    """Of each line where it stands, the key and the label."""
+    table = read_fields(Path(path))
+    header = [name.strip().lower() for name in table[0][1]] if table else []
+    key_column, label_column = 0, 1
+    if {"key", "label"} <= set(header):
+        key_column, label_column = header.index("key"), header.index("label")
+        table = table[1:]
+    for line_number, fields in table:
+        where = f"{path}, line {line_number}"
+        if len(fields) <= max(key_column, label_column):
+            raise InputError(f"{where}: a key and a label are needed, got {len(fields)} columns: {fields!r}")
+        yield where, fields[key_column], fields[label_column].strip()
+
+
+def _add(labels: dict[str, str], where: str, key: str, label: str) -> None:
+    if not label:
+        raise InputError(f"{where}: the label of {key!r} is empty; give one or remove that row")
+    if labels.setdefault(key, label) != label:
+        raise InputError(f"{where}: {key!r} is labelled {labels[key]!r} already, got {label!r}; keep one of them")

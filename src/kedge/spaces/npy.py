@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 
 from kedge.errors import InputError
 from kedge.spaces.embeddings import Embeddings
+from kedge.spaces.mapped_files import remember_size
 from kedge.spaces.selection import Selection
+from kedge.spaces.streams import numbered_lines, require_regular_file
 
 
 def key_file(path: Path) -> Path:
@@ -27,38 +29,87 @@ def read(path: Path, selection: Selection) -> tuple[list[str], NDArray[Any]]:
     vectors = np.lib.format.open_memmap(path, mode="r")
     if vectors.ndim != 2:
         raise InputError(f"{path}: a matrix (rows, dimensions) is needed, got shape {vectors.shape}")
-    keys = read_keys(path, len(vectors))
-    if selection.everything:
-        return keys, vectors
-    rows = selection.rows(keys)
-    if rows == list(range(len(rows))):  # a plain head stays memory-mapped
-        return keys[: len(rows)], vectors[: len(rows)]
-    return [keys[row] for row in rows], vectors[rows]
+    remember_size(path)
+    keys, rows = read_chosen_keys(path, vectors.shape, selection)
+    return keys, vectors[rows]
 
 
 def read_keys(path: Path, count: int) -> list[str]:
     """The `count` keys that belong to the matrix in `path`."""
+    return read_chosen_keys(path, (count, 1), Selection())[0]
+
+
+def read_chosen_keys(path: Path, shape: tuple[int, ...], selection: Selection) -> tuple[list[str], slice | list[int]]:
+    """The wanted keys of the matrix (n, d) in `path`, and their rows: a slice, which keeps a map, for a plain head.
+
+    No other keys are made. A matrix without dimensions takes no room in its file, however many rows it claims.
+    """
+    count = shape[0]
+    if 0 in shape:
+        raise InputError(f"{path}: the space is empty (shape {tuple(shape)}); give at least one row and dimension")
+    if key_file(path).exists():
+        keys, rows = _read_from_key_file(path, count, selection)
+    elif selection.keys is None:
+        return [str(row) for row in range(selection.most(count))], slice(selection.most(count))
+    else:
+        rows = sorted(row for row in map(_row_number, selection.keys) if 0 <= row < count)[: selection.limit]
+        keys = [str(row) for row in rows]
+    return keys, slice(len(rows)) if rows == list(range(len(rows))) else rows
+
+
+def _read_from_key_file(path: Path, count: int, selection: Selection) -> tuple[list[str], list[int]]:
     names = key_file(path)
-    if not names.exists():
-        return [str(row) for row in range(count)]
-    try:
-        keys = names.read_bytes().decode("utf-8").split("\n")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{names}: not valid UTF-8 ({error})") from error
-    if not keys[-1]:
-        keys.pop()
-    if all(key.endswith("\r") for key in keys):  # written on Windows
-        keys = [key[:-1] for key in keys]
-    if len(keys) != count:
-        raise InputError(f"{names}: one key a line is needed for the {count} rows of {path.name}, got {len(keys)} keys")
-    return keys
+    require_regular_file(names)
+    lines, from_windows = _survey(names)
+    if lines != count:
+        raise InputError(f"{names}: one key a line is needed for the {count} rows of {path.name}, got {lines} keys")
+    keys: list[str] = []
+    rows: list[int] = []
+    with names.open("rb") as stream:
+        for number, line in numbered_lines(names, stream):
+            if selection.full(len(keys)):
+                break
+            try:
+                key = line.removesuffix(b"\n").decode("utf-8")
+            except UnicodeDecodeError as error:
+                raise InputError(f"{names}, line {number}: not valid UTF-8 ({error})") from error
+            key = key.removesuffix("\r") if from_windows else key
+            if selection.wants(key):
+                keys.append(key)
+                rows.append(number - 1)
+    return keys, rows
+
+
+def _survey(path: Path) -> tuple[int, bool]:
+    """How many lines a file has, and whether all of them end as on Windows."""
+    ends = windows_ends = 0
+    last = b""
+    with path.open("rb") as stream:
+        while block := stream.read(2**20):
+            ends += block.count(b"\n")
+            windows_ends += (last + block).count(b"\r\n")
+            last = block[-1:]
+    return ends + (last not in (b"", b"\n")), 0 < ends == windows_ends
+
+
+def _row_number(key: str) -> int:
+    """The row that a key names by its number; -1 where it names none."""
+    is_number = key.isascii() and key.isdigit() and len(key) < 19
+    return int(key) if is_number and str(int(key)) == key else -1
 
 
 def write(path: Path, keys_path: Path, space: Embeddings) -> None:
     """Write the matrix to `path` and the keys to `keys_path`."""
     write_keys(keys_path, space.keys)
+    write_matrix(path, space.vectors)
+
+
+def write_matrix(path: Path, vectors: NDArray[Any]) -> None:
+    """Write a matrix (n, d) as float32; not by `np.save`, whose error on a full disk does not say that it is full."""
+    matrix = np.ascontiguousarray(vectors, dtype=np.float32)
     with path.open("wb") as stream:
-        np.save(stream, space.vectors.astype(np.float32, copy=False))
+        np.lib.format.write_array_header_1_0(stream, np.lib.format.header_data_from_array_1_0(matrix))
+        stream.write(matrix.data)
 
 
 def write_keys(path: Path, keys: Sequence[str]) -> None:
@@ -66,7 +117,7 @@ def write_keys(path: Path, keys: Sequence[str]) -> None:
     for key in keys:
         if "\n" in key or "\r" in key or not key:
             raise InputError(
-                f"{path}: the key {key!r} is empty or holds a line break, which a key file cannot store; "
+                f"{path.name}: the key {key!r} is empty or holds a line break, which a key file cannot store; "
                 "write .npz, .safetensors or .parquet instead"
             )
     path.write_text("".join(f"{key}\n" for key in keys), encoding="utf-8", newline="\n")

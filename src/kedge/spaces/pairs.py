@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -17,11 +18,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kedge.errors import InputError
+from kedge.errors import InputError, did_you_mean
+from kedge.spaces.conversion import SpaceLike, as_space
 from kedge.spaces.embeddings import Embeddings
+from kedge.spaces.memory import require_memory
+from kedge.spaces.streams import require_regular_file
 
 _ESCAPES = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
 _UNESCAPES = {escaped: plain for plain, escaped in _ESCAPES.items()}
+# What a spreadsheet takes as a formula, also in wide letters or behind a quote; a plain number is none.
+_FORMULA = re.compile(r'(?![+-]?\d+(\.\d+)?$)[=+\-@"\uff1d\uff0b\uff0d\uff20]')
 
 
 class Dictionary(NamedTuple):
@@ -32,15 +38,15 @@ class Dictionary(NamedTuple):
     lines: int
 
 
-def read_pairs(path: str | Path, x: Embeddings, y: Embeddings, *, by: str = "key") -> NDArray[np.int64]:
+def read_pairs(path: str | Path, x: SpaceLike, y: SpaceLike, *, by: str = "key") -> NDArray[np.int64]:
     """Read pairs as rows (p, 2) of `x` and `y`; repeated pairs are kept once.
 
     Parameters
     ----------
     path : str or Path
         A pair file, see the module's text.
-    x, y : Embeddings
-        The spaces whose keys (or rows) the file names.
+    x, y : spaces
+        Those whose keys, by their texts, or rows the file names; as `AnchorDiscovery.fit` takes them.
     by : {"key", "row"}
         What the columns hold when no header says it.
 
@@ -52,7 +58,7 @@ def read_pairs(path: str | Path, x: Embeddings, y: Embeddings, *, by: str = "key
     return _read(Path(path), x, y, by, skip_unknown=False).pairs
 
 
-def read_dictionary(path: str | Path, x: Embeddings, y: Embeddings, *, by: str = "key") -> Dictionary:
+def read_dictionary(path: str | Path, x: SpaceLike, y: SpaceLike, *, by: str = "key") -> Dictionary:
     """Read pairs as `read_pairs` does, but skip and count the lines that name a key or row which X or Y lacks.
 
     Dictionaries are made for more words than a space has, or for others; at least one line must be of use.
@@ -60,7 +66,8 @@ def read_dictionary(path: str | Path, x: Embeddings, y: Embeddings, *, by: str =
     return _read(Path(path), x, y, by, skip_unknown=True)
 
 
-def _read(path: Path, x: Embeddings, y: Embeddings, by: str, *, skip_unknown: bool) -> Dictionary:
+def _read(path: Path, x: SpaceLike, y: SpaceLike, by: str, *, skip_unknown: bool) -> Dictionary:
+    x, y = as_space(x, "x").with_text_keys(), as_space(y, "y").with_text_keys()
     if by not in ("key", "row"):
         raise InputError(f"by must be 'key' or 'row', got {by!r}")
     table = read_fields(path)
@@ -113,13 +120,20 @@ def read_key_list(path: str | Path) -> list[str]:
     return [fields[0] for _, fields in read_fields(Path(path), whole_lines=True)]
 
 
-def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Write a tab-separated table with a header line."""
+def write_table(
+    path: Path, header: Sequence[str], rows: Iterable[Sequence[str]], *, spreadsheet_safe: bool = False
+) -> None:
+    """Write a tab-separated table with a header line.
+
+    With `spreadsheet_safe` what a spreadsheet would take as a formula begins with an apostrophe. Such a table is for
+    people: `read_table` takes the apostrophe as a part of the field.
+    """
     translate = str.maketrans(_ESCAPES)
     with path.open("w", encoding="utf-8", newline="\n") as stream:
         stream.write("\t".join(header) + "\n")
         for row in rows:
-            stream.write("\t".join(field.translate(translate) for field in row) + "\n")
+            fields = (f"'{field}" if spreadsheet_safe and _FORMULA.match(field) else field for field in row)
+            stream.write("\t".join(field.translate(translate) for field in fields) + "\n")
 
 
 def read_table(path: Path) -> list[dict[str, str]]:
@@ -133,8 +147,8 @@ def read_table(path: Path) -> list[dict[str, str]]:
 
 def read_fields(path: Path, *, whole_lines: bool = False) -> list[tuple[int, list[str]]]:
     """Lines that are not empty, with their numbers, split into fields."""
-    if not path.is_file():
-        raise InputError(f"{path}: {'is a folder, not a file' if path.is_dir() else 'no such file'}")
+    require_regular_file(path)
+    require_memory(10 * path.stat().st_size, str(path), "give a smaller file")  # every field becomes an object
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -180,7 +194,8 @@ def _row(where: str, space: Embeddings, name: str, value: str, by: str, *, may_l
     if by == "key":
         row = space.row_of.get(value)
         if row is None and not may_lack:
-            raise InputError(f"{where}: {name} ({space.source}) has no key {value!r}")
+            near = did_you_mean(value, space.row_of)
+            raise InputError(f"{where}: {name} ({space.source}) has no key {value!r}{near}")
         return row
     value = value.strip()
     is_number = value.isascii() and value.isdigit()

@@ -1,7 +1,8 @@
-"""Parquet with one column of strings (the keys) and one of lists of numbers (the vectors)."""
+"""Parquet with a column of text or integers (the keys) and one of lists of numbers (the vectors)."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -9,62 +10,68 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kedge.errors import InputError, MissingExtraError
+from kedge.extras import needing
+from kedge.spaces.columns import Columns, columns_of
 from kedge.spaces.embeddings import Embeddings
+from kedge.spaces.mapped_files import remember_size
+from kedge.spaces.memory import require_in_proportion, require_room
+from kedge.spaces.parquet_footer import Claims, read_claims
+from kedge.spaces.record_batches import collect
 from kedge.spaces.selection import Selection
 
+_BATCH_BYTES = 4 * 2**20
+_KEY_BYTES = 100  # of a short string and its places in a list and a dict
 
-def read(path: Path, selection: Selection) -> tuple[list[str], NDArray[Any]]:
-    """Keys and vectors (n, d) from the first string column and the first column of number lists."""
-    pa, pq = _import_pyarrow()
-    key_column, vector_column = _columns(path, pa, pq.read_schema(path))
-    table = pq.read_table(path, columns=[key_column, vector_column])
-    keys = table.column(key_column).to_pylist()
-    lists = table.column(vector_column).combine_chunks()
-    if table.column(key_column).null_count or lists.null_count:
-        raise InputError(f"{path}: columns `{key_column}` and `{vector_column}` must not hold nulls")
-    lengths = pa.compute.list_value_length(lists).to_numpy(zero_copy_only=False)
-    dim = int(lengths[0]) if len(lengths) else 0
-    ragged = np.flatnonzero(lengths != dim)
-    if len(ragged):
-        row = int(ragged[0])
-        raise InputError(f"{path}, row {row}: expected {dim} numbers, got {int(lengths[row])}")
-    vectors = lists.flatten().to_numpy(zero_copy_only=False).reshape(len(keys), dim)
-    if selection.everything:
-        return keys, vectors
-    rows = selection.rows(keys)
-    return [keys[row] for row in rows], vectors[rows]
+
+def read(path: Path, selection: Selection, named: str = "") -> tuple[list[str], NDArray[np.float32]]:
+    """Keys and vectors (n, d) from the columns that are named or meant."""
+    _, pq = import_pyarrow()
+    columns = columns_of(pq.read_schema(path), str(path), named)
+    return collect(parquet_batches(path, columns, selection), columns, selection, str(path))
+
+
+def parquet_batches(path: Path, columns: Columns, selection: Selection) -> Iterator[Any]:
+    """The two columns, some rows at a time."""
+    _, pq = import_pyarrow()
+    names = columns.names
+    # As a dictionary a column takes the room of its different values, however often the file repeats them; and through
+    # a map neither a whole column comes into memory nor room for a page that only claims to be large.
+    remember_size(path)
+    with pq.ParquetFile(path, read_dictionary=names[:-1], memory_map=True, pre_buffer=False) as file:
+        claims = read_claims(path, names)
+        require_room(_row_bytes(claims) * selection.most(claims.rows), path)
+        yield from file.iter_batches(rows_at_once(path, names), columns=names)
 
 
 def write(path: Path, space: Embeddings) -> None:
     """Write the columns `key` and `vector` (float32 lists of fixed length)."""
-    pa, pq = _import_pyarrow()
+    pa, pq = import_pyarrow()
     flat = pa.array(np.asarray(space.vectors).reshape(-1), type=pa.float32())
     vectors = pa.FixedSizeListArray.from_arrays(flat, space.dim)
     pq.write_table(pa.table({"key": pa.array(space.keys, type=pa.string()), "vector": vectors}), path)
 
 
-def _columns(path: Path, pa: ModuleType, schema: Any) -> tuple[str, str]:
-    types = pa.types
-    strings = [field.name for field in schema if types.is_string(field.type) or types.is_large_string(field.type)]
-    lists = [
-        field.name
-        for field in schema
-        if (types.is_list(field.type) or types.is_large_list(field.type) or types.is_fixed_size_list(field.type))
-        and (types.is_floating(field.type.value_type) or types.is_integer(field.type.value_type))
-    ]
-    if not strings or not lists:
-        raise InputError(
-            f"{path}: one column of strings and one of lists of numbers are needed, the file has {schema.names}"
-        )
-    return strings[0], lists[0]
+def rows_at_once(path: Path, columns: Collection[str]) -> int:
+    """How many rows of some columns to read at once; a file that claims more than can be is an `InputError`.
+
+    A few bytes can stand for any number of equal values or for a page of zeros. Rows that are not wanted are never
+    held, but a reader has to unpack whole pages, and cannot know how long the next list is.
+    """
+    claims = read_claims(path, columns)
+    require_in_proportion(claims.largest, path)
+    return max(_BATCH_BYTES // _row_bytes(claims), 1)
 
 
-def _import_pyarrow() -> tuple[ModuleType, ModuleType]:
-    try:
+def _row_bytes(claims: Claims) -> int:
+    """About the room that a row takes."""
+    return 4 * max(claims.values, 0) // max(claims.rows, 1) + _KEY_BYTES
+
+
+def import_pyarrow() -> tuple[ModuleType, ModuleType]:
+    """Arrow, and what reads Parquet."""
+    with needing("Parquet files and datasets need", "pyarrow", install="kedge[parquet]"):
         import pyarrow
         import pyarrow.compute
+        import pyarrow.ipc
         import pyarrow.parquet
-    except ImportError as error:
-        raise MissingExtraError("Parquet files need pyarrow: pip install 'kedge[parquet]'") from error
     return pyarrow, pyarrow.parquet

@@ -16,12 +16,14 @@ from safetensors.torch import save_file
 
 from kedge.errors import InputError
 from kedge.spaces.embeddings import Embeddings
-from kedge.spaces.npy import read_keys
+from kedge.spaces.mapped_files import remember_size
+from kedge.spaces.npy import read_chosen_keys
 from kedge.spaces.selection import Selection
 
 
 def read(path: Path, selection: Selection) -> tuple[list[str], NDArray[np.float32]]:
     """Keys and vectors (n, d); a float32 matrix stays memory-mapped."""
+    remember_size(path)
     with safe_open(path, framework="pt") as tensors:
         names = set(tensors.keys())
         matrices = sorted(name for name in names if len(tensors.get_slice(name).get_shape()) == 2)
@@ -32,7 +34,10 @@ def read(path: Path, selection: Selection) -> tuple[list[str], NDArray[np.float3
         stored = tensors.get_tensor("keys").numpy().tobytes() if "keys" in names else None
     if vectors.is_complex() or vectors.dtype == torch.bool:
         raise InputError(f"{path}: `{name}` must hold real numbers, got {vectors.dtype}")
-    keys = read_keys(path, len(vectors)) if stored is None else _decode_keys(path, stored, len(vectors))
+    if stored is None:
+        keys, chosen = read_chosen_keys(path, tuple(vectors.shape), selection)
+        return keys, vectors[chosen].to(torch.float32).numpy()
+    keys = _decode_keys(path, stored, len(vectors))
     if not selection.everything:
         rows = selection.rows(keys)
         keys, vectors = [keys[row] for row in rows], vectors[rows]

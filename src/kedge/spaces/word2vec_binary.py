@@ -11,18 +11,18 @@ from numpy.typing import NDArray
 from kedge.errors import InputError
 from kedge.spaces.embeddings import Embeddings
 from kedge.spaces.selection import Selection
-from kedge.spaces.streams import open_binary
-from kedge.spaces.word2vec_text import refuse_whitespace
+from kedge.spaces.streams import open_binary, require_room_for
+from kedge.spaces.word2vec_text import MAX_DIM, refuse_whitespace
 
 _MAX_HEADER_BYTES = 100
 _MAX_KEY_BYTES = 10_000
-_MAX_DIM = 1_000_000
 
 
 def read(path: Path, selection: Selection) -> tuple[list[str], NDArray[np.float32]]:
     """Keys and vectors (n, d) of a binary file, read row by row."""
     with open_binary(path, "rb") as stream:
         declared_rows, dim = _read_header(path, stream)
+        require_room_for(4 * dim * selection.most(declared_rows), path)
         keys: list[str] = []
         numbers = bytearray()
         for row in range(declared_rows):
@@ -59,21 +59,23 @@ def _read_header(path: Path, stream: IO[bytes]) -> tuple[int, int]:
     if len(fields) != 2 or not all(field.isdigit() for field in fields):
         raise InputError(f"{path}: not a word2vec binary file: its first line is not `rows dimensions`")
     rows, dim = int(fields[0]), int(fields[1])
-    if rows < 1 or not 1 <= dim <= _MAX_DIM:
+    if rows < 1 or not 1 <= dim <= MAX_DIM:
         raise InputError(f"{path}: the header declares {rows} rows of {dim} dimensions, which cannot be")
     return rows, dim
 
 
 def _read_key(path: Path, stream: IO[bytes], row: int, declared_rows: int) -> str:
     key = bytearray()
-    while (byte := stream.read(1)) != b" ":
+    for _ in range(_MAX_KEY_BYTES + 1):
+        byte = stream.read(1)
+        if byte == b" ":
+            break
         if not byte:
             raise InputError(f"{path}: ends after {row} of the {declared_rows} rows its header declares; truncated")
-        if byte == b"\n" and not key:  # the line end of the row before
-            continue
-        key += byte
-        if len(key) > _MAX_KEY_BYTES:
-            raise InputError(f"{path}: the key of row {row} is longer than {_MAX_KEY_BYTES} bytes; not word2vec binary")
+        if key or byte != b"\n":  # the line end of the row before
+            key += byte
+    else:
+        raise InputError(f"{path}: the key of row {row} is longer than {_MAX_KEY_BYTES} bytes; not word2vec binary")
     try:
         return key.decode("utf-8")
     except UnicodeDecodeError as error:

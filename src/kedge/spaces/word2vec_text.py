@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from kedge.errors import InputError
 from kedge.spaces.embeddings import Embeddings
 from kedge.spaces.selection import Selection
-from kedge.spaces.streams import open_binary
+from kedge.spaces.streams import numbered_lines, open_binary, require_room_for
 
-# No honest row is longer; without a cap, a file without line ends would be read into memory whole.
-_MAX_LINE_BYTES = 16 * 2**20
+# No encoder has more. The fields of one line are objects for a while, many times the size of their numbers.
+MAX_DIM = 1_000_000
 
 
 def read(path: Path, selection: Selection) -> tuple[list[str], NDArray[np.float32]]:
@@ -28,19 +28,20 @@ def read(path: Path, selection: Selection) -> tuple[list[str], NDArray[np.float3
     declared_rows: int | None = None
     rows_seen = 0
     with open_binary(path, "rb") as stream:
-        for line_number, line in enumerate(iter(lambda: stream.readline(_MAX_LINE_BYTES), b""), start=1):
+        for line_number, line in numbered_lines(path, stream):
             where = f"{path}, line {line_number}"
-            if len(line) == _MAX_LINE_BYTES:
-                raise InputError(f"{where}: longer than {_MAX_LINE_BYTES} bytes; this is not a text file of vectors")
             line = line.rstrip()  # fastText ends its lines with a space
             if line_number == 1:
                 line = line.removeprefix(b"\xef\xbb\xbf")  # a byte-order mark
                 header = _parse_header(where, line)
                 if header is not None:
                     declared_rows, dim = header
+                    require_room_for(4 * dim * selection.most(declared_rows), path)
                     continue
                 dim = line.count(b" ")  # GloVe: the first row tells
             assert dim is not None
+            if dim > MAX_DIM:
+                raise InputError(f"{where}: {dim} dimensions are declared, at most {MAX_DIM} can be")
             if dim < 1:
                 raise InputError(f"{where}: expected a key and numbers separated by spaces, got {_shown(line)}")
             if not line:

@@ -6,6 +6,7 @@ from kedge.tasks.export import about_translation, export_bytes, export_lines
 from kedge.tasks.heads import MLPHead
 from kedge.tasks.rehearsal import WAY_NAMES, Rehearsal, rehearse
 from kedge.tasks.retrieval import RetrievalScores, neighbour_scores, retrieval_scores, shared_scores
+from kedge.tasks.runs import RUN_COLUMNS, SCORE_COLUMNS, RunsCompared, compare_runs, keys_of_runs
 from kedge.tasks.search import Neighbour, search
 from kedge.tasks.searching import SEARCH_NAMES, SearchScores, search_scores
 from kedge.tasks.stitching import Stitcher, StitchScores, stitch_scores
@@ -14,6 +15,8 @@ from kedge.tasks.ways import FIGURE_NAMES, QueryCluster, SearchFigures, Way
 
 __all__ = [
     "FIGURE_NAMES",
+    "RUN_COLUMNS",
+    "SCORE_COLUMNS",
     "SCORE_NAMES",
     "SEARCH_NAMES",
     "WAY_NAMES",
@@ -23,6 +26,7 @@ __all__ = [
     "QueryCluster",
     "Rehearsal",
     "RetrievalScores",
+    "RunsCompared",
     "SearchFigures",
     "SearchScores",
     "StitchScores",
@@ -33,10 +37,12 @@ __all__ = [
     "about_translation",
     "as_percent",
     "calibration_error",
+    "compare_runs",
     "evaluate",
     "export_bytes",
     "export_lines",
     "gold_by_key",
+    "keys_of_runs",
     "neighbour_scores",
     "rehearse",
     "reliability",

@@ -14,9 +14,12 @@ from torch import Tensor
 
 from kedge.discovery import AnchorDiscovery
 from kedge.discovery.devices import resolve_device
+from kedge.discovery.pair_inputs import PairsLike, as_pair_rows
 from kedge.errors import InputError
 from kedge.geometry import relative
 from kedge.spaces import Embeddings
+from kedge.spaces.conversion import SpaceLike, as_space
+from kedge.spaces.embeddings import Key
 from kedge.tasks.retrieval import RetrievalScores, retrieval_scores, shared_scores
 from kedge.tasks.searching import SEARCH_NAMES, SearchScores, score_searching
 
@@ -68,22 +71,24 @@ class Evaluation:
 
 
 class Truth:
-    """Gold pairs by key, to judge found ones by.
+    """Gold pairs by the texts of their keys, to judge found ones by.
 
     `gold` (g, 2) are rows of x and y; a row may have several partners, of which any is right. `complete`: a row of x
     without a gold partner is known to have none, so that any pair of it is wrong; otherwise nothing is known of it.
     """
 
     def __init__(self, x: Embeddings, y: Embeddings, gold: NDArray[np.int64], *, complete: bool) -> None:
-        self.pairs = set(zip(_keys(x, gold[:, 0]), _keys(y, gold[:, 1]), strict=True))
+        left, right = _keys(x.with_text_keys(), gold[:, 0]), _keys(y.with_text_keys(), gold[:, 1])
+        self.pairs = set(zip(left, right, strict=True))
         self.known = {key for key, _ in self.pairs}
         self.complete = complete
 
-    def judge(self, pair: tuple[str, str]) -> bool | None:
+    def judge(self, pair: tuple[Key, Key]) -> bool | None:
         """Whether a pair is right; None where that is not known."""
-        return pair in self.pairs if self.complete or pair[0] in self.known else None
+        left, right = map(str, pair)
+        return (left, right) in self.pairs if self.complete or left in self.known else None
 
-    def share_right(self, pairs: Iterable[tuple[str, str]]) -> float | None:
+    def share_right(self, pairs: Iterable[tuple[Key, Key]]) -> float | None:
         """How many of the pairs of which it is known are right; None where there is none."""
         judged = [right for right in map(self.judge, pairs) if right is not None]
         return sum(judged) / len(judged) if judged else None
@@ -91,9 +96,9 @@ class Truth:
 
 def evaluate(
     discovery: AnchorDiscovery,
-    x: Embeddings,
-    y: Embeddings,
-    gold: NDArray[np.int64],
+    x: SpaceLike,
+    y: SpaceLike,
+    gold: PairsLike,
     *,
     complete: bool,
     k: int = 10,
@@ -105,10 +110,12 @@ def evaluate(
     ----------
     discovery : AnchorDiscovery
         Fitted on `x` and `y`, or on parts of them.
-    gold : int array, shape (g, 2)
-        Rows of x and y, in any order. A row may have several partners: any of them counts as right for anchors, pairs
-        and searching. The retrieval scores need one partner a row: they are over a one-to-one part of the pairs with as
-        many pairs as there can be.
+    x, y : spaces (n, dx) and (m, dy)
+        Embeddings, arrays, DataFrames, ...: see `AnchorDiscovery.fit`.
+    gold : pairs of keys or rows
+        In any of the forms that seeds have there, and in any order. A row may have several partners: any of them counts
+        as right for anchors, pairs and searching. The retrieval scores need one partner a row: they are over a
+        one-to-one part of the pairs with as many pairs as there can be.
     complete : bool
         Whether a row of x without a gold partner is known to have none, so that any pair of it is wrong;
         otherwise such pairs are left out of the judgement.
@@ -118,17 +125,23 @@ def evaluate(
         Where to compute: "auto", "cpu", "cuda" or "cuda:N".
     """
     place = resolve_device(device)
-    gold = np.unique(gold, axis=0)
-    truth = Truth(x, y, gold, complete=complete)
+    space_x, space_y = as_space(x, "x"), as_space(y, "y")
+    rows = np.unique(as_pair_rows(gold, space_x, space_y, "gold"), axis=0)
+    if not len(rows):
+        raise InputError("gold: no pair is given, so that there is nothing to compare with")
+    # A run that was loaded has texts as keys; so what it is compared with has them too.
+    discovery = discovery.with_text_keys()
+    space_x, space_y = space_x.with_text_keys(), space_y.with_text_keys()
+    truth = Truth(space_x, space_y, rows, complete=complete)
     hidden = [
         pair for pair, is_seed in zip(discovery.anchor_keys_, discovery.anchor_is_seed_, strict=True) if not is_seed
     ]
     found_right = truth.pairs.intersection(discovery.pair_keys_)
 
-    one_to_one = _one_to_one(gold)
-    vectors_x, vectors_y = x.vectors[one_to_one[:, 0]], y.vectors[one_to_one[:, 1]]
-    partner = dict(gold[::-1].tolist()) | dict(one_to_one.tolist())  # an anchor may be outside the one-to-one part
-    anchor_rows = x.rows(key for key, _ in discovery.anchor_keys_).tolist()
+    one_to_one = _one_to_one(rows)
+    vectors_x, vectors_y = space_x.vectors[one_to_one[:, 0]], space_y.vectors[one_to_one[:, 1]]
+    partner = dict(rows[::-1].tolist()) | dict(one_to_one.tolist())  # an anchor may be outside the one-to-one part
+    anchor_rows = space_x.rows(key for key, _ in discovery.anchor_keys_).tolist()
     in_gold = [position for position, row in enumerate(anchor_rows) if row in partner]
     true_anchors = [partner[anchor_rows[position]] for position in in_gold]
 
@@ -140,11 +153,11 @@ def evaluate(
         return scores(torch.from_numpy(source).to(place), torch.from_numpy(target).to(place), k)
 
     relative_x = discovery.transform_x(vectors_x)
-    searching = score_searching(discovery, x, y, gold, place)
+    searching = score_searching(discovery, space_x, space_y, rows, place)
     return Evaluation(
         gt=score(
             relative_x[:, in_gold],
-            relative(discovery.describe_y(vectors_y), discovery.describe_y(y.vectors[true_anchors])),
+            relative(discovery.describe_y(vectors_y), discovery.describe_y(space_y.vectors[true_anchors])),
         )
         if in_gold
         else None,

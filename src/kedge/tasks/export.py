@@ -12,8 +12,9 @@ import numpy as np
 
 from kedge import __version__
 from kedge.discovery import AnchorDiscovery, Translation
-from kedge.discovery.estimator import Scale
-from kedge.errors import InputError, MissingExtraError
+from kedge.discovery.fitted import Scale
+from kedge.errors import InputError
+from kedge.extras import needing
 
 About = Mapping[str, str]
 
@@ -108,13 +109,11 @@ def _as_onnx(translation: Translation, about: About) -> bytes:
 
 
 def _import_onnx() -> ModuleType:
-    try:
+    with needing("ONNX files need", "onnx", install="kedge[onnx]"):
         import onnx
         import onnx.checker
         import onnx.helper
         import onnx.numpy_helper
-    except ImportError as error:
-        raise MissingExtraError("ONNX files need onnx: pip install 'kedge[onnx]'") from error
     return onnx
 
 

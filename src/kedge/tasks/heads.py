@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from kedge.discovery.parameters import Parameters
-from kedge.errors import InputError, MissingExtraError, NotFittedError
+from kedge.errors import InputError, NotFittedError
+from kedge.extras import needing
 
 _PREDICT_ROWS = 8192
 # Coordinates are cosines of anchors that resemble each other: L-BFGS gets there, but may take its time.
@@ -150,14 +151,11 @@ def _tensor(coordinates: NDArray[np.floating]) -> Tensor:
 
 
 def _import_sklearn() -> ModuleType:
-    try:
+    without = ", or use head='mlp', which does without"
+    with needing("this head needs", "sklearn", install="kedge[stitch]", otherwise=without):
         import sklearn.base
         import sklearn.linear_model
         import sklearn.pipeline
         import sklearn.preprocessing
-    except ImportError as error:
-        raise MissingExtraError(
-            "this head needs scikit-learn: pip install 'kedge[stitch]', or use head='mlp', which does without"
-        ) from error
     module: ModuleType = sklearn
     return module

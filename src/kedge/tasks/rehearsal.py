@@ -8,20 +8,21 @@ models have a vector.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from kedge.discovery import AnchorDiscovery, Interval
 from kedge.discovery.devices import normalise_rows, resolve_device
-from kedge.discovery.inputs import as_seed_rows, as_space
+from kedge.discovery.inputs import RandomState, as_random_state
 from kedge.discovery.maps import ENOUGH_KNOWN
+from kedge.discovery.pair_inputs import PairsLike, as_seed_rows
 from kedge.errors import InputError
 from kedge.spaces import Embeddings
+from kedge.spaces.conversion import SpaceLike, as_space
 from kedge.tasks.searching import loaded, ten_nearest
 from kedge.tasks.ways import Way, groups_of, outcomes_of, told, way_of
 
@@ -169,13 +170,13 @@ class Rehearsal:
 
 def rehearse(
     discovery: AnchorDiscovery,
-    x: Embeddings | ArrayLike,
-    y: Embeddings | ArrayLike,
-    known: Sequence[tuple[str, str]] | ArrayLike = (),
+    x: SpaceLike,
+    y: SpaceLike,
+    known: PairsLike = None,
     *,
-    queries: Embeddings | ArrayLike | None = None,
+    queries: SpaceLike | None = None,
     device: str = "auto",
-    random_state: int = 0,
+    random_state: RandomState = 0,
 ) -> Rehearsal:
     """Say what searches would lose if X's model took the place of Y's, which the index was made with.
 
@@ -188,22 +189,24 @@ def rehearse(
     ----------
     discovery : AnchorDiscovery
         Fitted on these spaces, on parts of them, or on others of the same two models.
-    x, y : Embeddings or array, shapes (n, dx) and (m, dy)
-        The new model's space, and the old model's: the index.
-    known : pairs of keys, or int array of shape (g, 2)
-        Rows of x and y that are the same text; each row in one pair at most. Those that share a key with a seed are
-        left out. With fewer than ten others nothing is measured, and `held_out` has to do.
-    queries : Embeddings or array, shape (q, dx), optional
+    x, y : spaces (n, dx) and (m, dy)
+        The new model's space, and the old model's: the index. Embeddings, arrays, DataFrames, ...: see
+        `AnchorDiscovery.fit`.
+    known : pairs of keys or rows, optional
+        Rows of x and y that are the same text, in any of the forms that seeds have there; each row in one pair at most.
+        Those that share a key with a seed are left out. With fewer than ten others nothing is measured, and `held_out`
+        has to do.
+    queries : space (q, dx), optional
         Vectors, by the new model, of queries as they are really asked. They have no text in the index, so that they are
         compared only in what they find in the carried index and in the new model's own, `given_queries`.
     device : str
         Where to compute: "auto", "cpu", "cuda" or "cuda:N".
-    random_state : int
+    random_state : int, generator of NumPy or None
         What the intervals and the clusters depend on.
     """
     place = resolve_device(device)
     space_x, space_y = as_space(x, "x"), as_space(y, "y")
-    asked = None if queries is None else as_space(queries, "queries")
+    asked = None if queries is None else as_space(queries, "queries").with_text_keys()
     for space, name, dim in (
         (space_x, "X, the new model's,", discovery.map_.shape[0]),
         (space_y, "Y, the old model's,", discovery.map_.shape[1]),
@@ -215,9 +218,12 @@ def rehearse(
                 "vectors as X, the old one's as Y"
             )
     given = as_seed_rows(known, space_x, space_y, 0, "known pairs")
+    # A run that was loaded has texts as keys; so what it is compared with has them too.
+    discovery = discovery.with_text_keys()
+    space_x, space_y = space_x.with_text_keys(), space_y.with_text_keys()
     pairs = _without_seeds(discovery, space_x, space_y, given)
     listed = set(discovery.pair_keys_)
-    ways = _measured(discovery, space_x, space_y, pairs, asked, place, random_state)
+    ways = _measured(discovery, space_x, space_y, pairs, asked, place, as_random_state(random_state))
     return Rehearsal(
         pairs=len(pairs),
         seeds=len(given) - len(pairs),

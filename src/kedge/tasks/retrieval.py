@@ -8,12 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from kedge.errors import InputError
 from kedge.geometry import unit
 from kedge.matching import DEFAULT_BUDGET, greatest, row_blocks, top_k, using_precision
+from kedge.spaces.conversion import as_matrix
 
 
 @dataclass(frozen=True)
@@ -33,8 +36,14 @@ class RetrievalScores:
     foscttm: float
 
 
-def retrieval_scores(source: Tensor, target: Tensor, k: int = 10, *, budget: int = DEFAULT_BUDGET) -> RetrievalScores:
-    """Score coordinates source (n, a) against target (n, a), row i of one being row i of the other."""
+def retrieval_scores(
+    source: Tensor | ArrayLike, target: Tensor | ArrayLike, k: int = 10, *, budget: int = DEFAULT_BUDGET
+) -> RetrievalScores:
+    """Score coordinates source (n, a) against target (n, a), row i of one being row i of the other.
+
+    Tensors are compared on the device where they are, anything else on the CPU.
+    """
+    source, target = _as_tensor(source, "source"), _as_tensor(target, "target")
     _check(source, target, k)
     source, target = unit(source), unit(target)
     return _scores(source, target, source, (source * target).sum(dim=1), k, budget)
@@ -51,6 +60,12 @@ def shared_scores(source: Tensor, target: Tensor, k: int = 10, *, budget: int = 
         raise InputError(f"shared coordinates have at least 3 columns, got {source.shape[1]}")
     within = unit(source[:, :-2])
     return _scores(source, target, within, (within * unit(target[:, :-2])).sum(dim=1), k, budget)
+
+
+def _as_tensor(coordinates: Tensor | ArrayLike, name: str) -> Tensor:
+    if isinstance(coordinates, Tensor):
+        return coordinates
+    return torch.from_numpy(np.array(as_matrix(coordinates, name), dtype=np.float32))
 
 
 def _check(source: Tensor, target: Tensor, k: int) -> None:

@@ -13,7 +13,8 @@ from torch import Tensor
 from kedge.discovery import AnchorDiscovery
 from kedge.errors import InputError
 from kedge.matching import top_k
-from kedge.spaces import Embeddings
+from kedge.spaces.conversion import SpaceLike, as_space
+from kedge.spaces.embeddings import Key
 
 # Rows that are changed at once: temporaries are never as large as a space.
 _ROWS = 65_536
@@ -28,7 +29,7 @@ class Neighbour(NamedTuple):
     nats, says how much likelier the two are one item than two, and is what neighbours are ranked by.
     """
 
-    key: str
+    key: Key
     similarity: float
     log_likelihood_ratio: float
 
@@ -42,19 +43,20 @@ class Ranked(NamedTuple):
 
 
 def search(
-    discovery: AnchorDiscovery, x: Embeddings, y: Embeddings, keys: Sequence[str], k: int = 5
-) -> dict[str, list[Neighbour]]:
+    discovery: AnchorDiscovery, x: SpaceLike, y: SpaceLike, keys: Sequence[Key], k: int = 5
+) -> dict[Key, list[Neighbour]]:
     """The k rows of Y that are likeliest one item with each key of X, likeliest first.
 
     They are ranked by the inner product of shared coordinates, the log likelihood ratio of a pair. Their `similarity`
-    is a cosine, which is easier to read and nearly the same order.
+    is a cosine, which is easier to read and nearly the same order. Spaces are given as to `AnchorDiscovery.fit`.
     """
     if k < 1:
         raise InputError(f"k must be at least 1, got {k}")
-    queries = torch.from_numpy(discovery.shared_x(x.take(x.rows(keys))))
-    found = rank(queries, in_blocks(discovery.shared_y, y.vectors, queries.shape[1]), k)
+    space_x, space_y = as_space(x, "x"), as_space(y, "y")
+    queries = torch.from_numpy(discovery.shared_x(space_x.take(space_x.rows(keys))))
+    found = rank(queries, in_blocks(discovery.shared_y, space_y.vectors, queries.shape[1]), k)
     return {
-        key: [Neighbour(y.keys[row], *figures) for row, *figures in zip(*near, strict=True)]
+        key: [Neighbour(space_y.keys[row], *figures) for row, *figures in zip(*near, strict=True)]
         for key, *near in zip(keys, *(part.tolist() for part in found), strict=True)
     }
 

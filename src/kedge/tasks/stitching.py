@@ -8,13 +8,14 @@ from numbers import Real
 from typing import Any, Literal, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from kedge.discovery import KnownAnchors
-from kedge.discovery.estimator import AnchorKind
+from kedge.discovery.fitted import AnchorKind
+from kedge.discovery.inputs import RandomState, as_random_state
 from kedge.discovery.parameters import Parameters
 from kedge.errors import InputError, NotFittedError
-from kedge.spaces import Embeddings
+from kedge.spaces.conversion import SpaceLike
 from kedge.tasks.heads import Head, make_head
 
 Space = Literal["x", "y"]
@@ -24,10 +25,10 @@ Labels = Sequence[str] | Sequence[int] | NDArray[Any]
 class Coordinates(Protocol):
     """Something fitted that gives both spaces comparable coordinates: `AnchorDiscovery` or `KnownAnchors`."""
 
-    def transform_x(self, vectors: Embeddings | ArrayLike, /) -> NDArray[np.float32]:
+    def transform_x(self, vectors: SpaceLike, /) -> NDArray[np.float32]:
         """Coordinates (k, a) of vectors (k, dx) of X."""
 
-    def transform_y(self, vectors: Embeddings | ArrayLike, /) -> NDArray[np.float32]:
+    def transform_y(self, vectors: SpaceLike, /) -> NDArray[np.float32]:
         """Coordinates (k, a) of vectors (k, dy) of Y."""
 
 
@@ -58,7 +59,7 @@ class Stitcher(Parameters):
         The space whose labelled vectors train the head.
     anchors : {"free", "snapped", "seeds"}, optional
         Which anchors of an `AnchorDiscovery` to use; by default the free ones.
-    random_state : int
+    random_state : int, generator of NumPy or None
         For "mlp": the same number gives the same answer on the same machine. "logistic" leaves nothing to chance.
 
     Attributes
@@ -82,7 +83,7 @@ class Stitcher(Parameters):
         head: str | Head = "logistic",
         space: Space = "x",
         anchors: AnchorKind | None = None,
-        random_state: int = 0,
+        random_state: RandomState = 0,
     ) -> None:
         self.coordinates = coordinates
         self.head = head
@@ -90,17 +91,17 @@ class Stitcher(Parameters):
         self.anchors = anchors
         self.random_state = random_state
 
-    def fit(self, vectors: Embeddings | ArrayLike, labels: Labels) -> Stitcher:
+    def fit(self, vectors: SpaceLike, labels: Labels) -> Stitcher:
         """Train the head.
 
         Parameters
         ----------
-        vectors : Embeddings or array, shape (n, d)
-            Of the space named by `space`.
+        vectors : space (n, d)
+            Of the kind named by `space`: Embeddings, an array, a DataFrame, ...: see `AnchorDiscovery.fit`.
         labels : strings or whole numbers, shape (n,)
             At least two different ones.
         """
-        head = make_head(self.head, self.random_state)
+        head = make_head(self.head, as_random_state(self.random_state))
         coordinates = self._transform(vectors, self.space)
         known = _as_labels(labels, len(coordinates))
         if len(np.unique(known)) < 2:
@@ -110,19 +111,19 @@ class Stitcher(Parameters):
         self.classes_ = head.classes_
         return self
 
-    def predict(self, vectors: Embeddings | ArrayLike, space: Space) -> NDArray[Any]:
+    def predict(self, vectors: SpaceLike, space: Space) -> NDArray[Any]:
         """Labels (k,) for vectors (k, d) of the space "x" or "y"."""
         return self._fitted_head().predict(self._transform(vectors, space))
 
-    def predict_x(self, vectors: Embeddings | ArrayLike) -> NDArray[Any]:
+    def predict_x(self, vectors: SpaceLike) -> NDArray[Any]:
         """Labels (k,) for vectors (k, dx) of X."""
         return self.predict(vectors, "x")
 
-    def predict_y(self, vectors: Embeddings | ArrayLike) -> NDArray[Any]:
+    def predict_y(self, vectors: SpaceLike) -> NDArray[Any]:
         """Labels (k,) for vectors (k, dy) of Y."""
         return self.predict(vectors, "y")
 
-    def predict_proba(self, vectors: Embeddings | ArrayLike, space: Space) -> NDArray[np.floating]:
+    def predict_proba(self, vectors: SpaceLike, space: Space) -> NDArray[np.floating]:
         """Probabilities (k, c) of the classes, in the order of `classes_`, where the head can tell."""
         head = self._fitted_head()
         if not hasattr(head, "predict_proba"):
@@ -130,20 +131,20 @@ class Stitcher(Parameters):
         probabilities: NDArray[np.floating] = head.predict_proba(self._transform(vectors, space))
         return probabilities
 
-    def score(self, vectors: Embeddings | ArrayLike, labels: Labels, space: Space) -> StitchScores:
+    def score(self, vectors: SpaceLike, labels: Labels, space: Space) -> StitchScores:
         """Compare predictions for vectors (k, d) of a space with their true labels (k,)."""
         predicted = self.predict(vectors, space)
         return stitch_scores(labels, predicted)
 
-    def score_x(self, vectors: Embeddings | ArrayLike, labels: Labels) -> StitchScores:
+    def score_x(self, vectors: SpaceLike, labels: Labels) -> StitchScores:
         """Compare predictions for vectors (k, dx) of X with their true labels (k,)."""
         return self.score(vectors, labels, "x")
 
-    def score_y(self, vectors: Embeddings | ArrayLike, labels: Labels) -> StitchScores:
+    def score_y(self, vectors: SpaceLike, labels: Labels) -> StitchScores:
         """Compare predictions for vectors (k, dy) of Y with their true labels (k,)."""
         return self.score(vectors, labels, "y")
 
-    def _transform(self, vectors: Embeddings | ArrayLike, space: Space) -> NDArray[np.float32]:
+    def _transform(self, vectors: SpaceLike, space: Space) -> NDArray[np.float32]:
         """Coordinates (k, a) of vectors (k, d) of a space."""
         if space not in ("x", "y"):
             raise InputError(f"space must be 'x' or 'y', got {space!r}")

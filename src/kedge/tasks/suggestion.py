@@ -16,9 +16,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from kedge.discovery import AnchorDiscovery
+from kedge.discovery.inputs import RandomState, as_random_state
 from kedge.errors import InputError
 from kedge.geometry import moments_of, nearest_rotation
-from kedge.spaces import Embeddings, rows_from_key_pairs
+from kedge.spaces import rows_from_key_pairs
+from kedge.spaces.conversion import SpaceLike, as_space
+from kedge.spaces.embeddings import Key
 from kedge.tasks.clusters import cluster_rows
 from kedge.tasks.searching import loaded
 
@@ -31,35 +34,43 @@ _MOST_CLUSTERS = 64
 class Suggestion(NamedTuple):
     """A key, how much the run doubts where its row goes (0 to 2, a distance of unit vectors), and its cluster."""
 
-    key: str
+    key: Key
     doubt: float
     cluster: int
 
 
 def suggest(
-    discovery: AnchorDiscovery, x: Embeddings, y: Embeddings, k: int, *, side: Side = "y", random_state: int = 0
+    discovery: AnchorDiscovery,
+    x: SpaceLike,
+    y: SpaceLike,
+    k: int,
+    *,
+    side: Side = "y",
+    random_state: RandomState = 0,
 ) -> list[Suggestion]:
     """The k rows of one side whose counterparts would help most, the first ones most.
 
     `side` is "y" for texts of Y that are to be encoded by X's model, or "x" for the other way round. Rows of seeds are
-    not suggested again.
+    not suggested again. Spaces are given as to `AnchorDiscovery.fit`.
     """
     if side not in ("x", "y"):
         raise InputError(f"side must be 'x' or 'y', got {side!r}")
-    discovery.require_spaces(x, y)
-    seeds = rows_from_key_pairs(discovery.seed_keys_, x, y)
-    space, taken = (x, seeds[:, 0]) if side == "x" else (y, seeds[:, 1])
+    number = as_random_state(random_state)
+    space_x, space_y = as_space(x, "x"), as_space(y, "y")
+    in_texts, *text_spaces = discovery.in_texts(space_x, space_y)
+    seeds = rows_from_key_pairs(in_texts.seed_keys_, *text_spaces)
+    space, taken = (space_x, seeds[:, 0]) if side == "x" else (space_y, seeds[:, 1])
     free = np.setdiff1d(np.arange(len(space)), taken)
     if not 1 <= k <= len(free):
         raise InputError(f"k must be from 1 to {len(free)}, the rows of {space.source} in no seed; got {k}")
-    rows_x = loaded(discovery.normalise_x, x.vectors, torch.device("cpu"))
-    rows_y = loaded(discovery.normalise_y, y.vectors, torch.device("cpu"))
+    rows_x = loaded(discovery.normalise_x, space_x.vectors, torch.device("cpu"))
+    rows_y = loaded(discovery.normalise_y, space_y.vectors, torch.device("cpu"))
     found = rows_y[torch.from_numpy(discovery.match_)]
     source, target, rows = (rows_x, found, rows_x) if side == "x" else (found, rows_x, rows_y)
-    doubt = _disagreement(source, target, random_state)
+    doubt = _disagreement(source, target, number)
     known = rows[torch.from_numpy(taken)]
     candidates = rows[torch.from_numpy(free)]
-    cluster, _ = cluster_rows(candidates, min(k, _MOST_CLUSTERS), 1, random_state)
+    cluster, _ = cluster_rows(candidates, min(k, _MOST_CLUSTERS), 1, number)
     return [
         Suggestion(space.keys[free[row]], doubts, int(cluster[row]))
         for row, doubts in _choose(candidates, known, doubt, cluster, k)

@@ -16,27 +16,25 @@ async function attempt(action) {
 }
 
 /* Let the browser answer to its user before the next piece of work. */
-function pause() {
-  return new Promise((resolve) => setTimeout(resolve));
+function pause(milliseconds = 0) {
+  return new Promise((resolve) => setTimeout(resolve, milliseconds));
 }
 
 async function start() {
   const source = await openSource();
+  const look = new Look();
   const search = new Search(source);
-  new FoundTable(source, (key) => search.showKey(key));
+  const table = new FoundTable(source, (side, key) => search.showKey(side, key));
+  await look.add(search, table);
   performance.mark("searchable");
   await pause();
   await loadPlotly();
-  const spaces = new Spaces(source, (entry) => search.show(entry));
+  const spaces = new Spaces(source, (entry) => search.show(entry), (selected) => table.follow(selected));
   search.onShow = (entry) => spaces.light(entry);
-  let asked = 0;
-  document.getElementById("anchors")?.addEventListener("submit", async (event) => {
-    event.preventDefault();
-    const number = ++asked;
-    const view = await attempt(() => source.view(new FormData(event.target)));
-    if (view && number === asked) spaces.add(view);
-  });
+  if (search.shown) spaces.light(search.shown);
   performance.mark("drawn");
+  await look.add(spaces);
+  look.follow();
   for (const draw of [drawReliability, drawConvergence, drawSureness]) {
     await pause();
     draw(source.data);

@@ -1,37 +1,19 @@
 "use strict";
 /* Type a key, see its neighbours in both spaces. */
 
-/* A key as text of its own direction: nothing in it is markup, and right-to-left stays inside. What could not be seen
-   is spelt out. */
-function isolated(key) {
-  const element = document.createElement("bdi");
-  element.textContent = visible(key);
-  return element;
-}
-
-function visible(key) {
-  if (/[\p{L}\p{N}\p{P}\p{S}]/u.test(key)) return key;
-  const spelt = (letter) => `\\u${letter.charCodeAt(0).toString(16).padStart(4, "0")}`;
-  return `"${key.split("").map((letter) => (letter === " " ? " " : spelt(letter))).join("")}"`;
-}
-
-function keyButton(entry, onPick) {
-  const button = document.createElement("button");
-  button.type = "button";
-  button.className = "key";
-  button.append(isolated(entry.key));
-  button.addEventListener("click", () => onPick(entry));
-  return button;
-}
-
 class Search {
   constructor(source) {
     this.source = source;
     this.input = document.getElementById("key");
     this.asked = 0; // how often; an answer to an older question comes too late
     this.wanted = 0;
+    this.shown = null;
     this.onShow = () => {};
-    this.input.addEventListener("input", () => this.suggest());
+    this.onChange = () => {};
+    this.input.addEventListener("input", () => {
+      this.suggest();
+      this.onChange();
+    });
     document.getElementById("search-form").addEventListener("submit", async (event) => {
       event.preventDefault();
       const [first] = await this.suggest();
@@ -59,10 +41,10 @@ class Search {
     return hits;
   }
 
-  /* The neighbours of a key of X, wherever on the page it was chosen. */
-  async showKey(key) {
+  /* The neighbours of a key of X or Y, wherever on the page it was chosen. */
+  async showKey(side, key) {
     const number = ++this.wanted;
-    const found = await attempt(async () => ({ entry: await this.source.lookUp(key) }));
+    const found = await attempt(async () => ({ entry: await this.source.lookUp(side, key) }));
     if (!found || number !== this.wanted) return;
     if (found.entry) await this.show(found.entry);
     else {
@@ -76,11 +58,12 @@ class Search {
     const number = ++this.wanted;
     const lists = await attempt(() => this.source.neighbours(entry));
     if (!lists || number !== this.wanted) return;
+    this.shown = entry;
     document.getElementById("neighbours").hidden = false;
-    document.getElementById("sought").replaceChildren(isolated(entry.key), ` in ${entry.side.toUpperCase()}`);
+    document.getElementById("sought").replaceChildren(pictured(entry.key), ` in ${entry.side.toUpperCase()}`);
     const partner = document.getElementById("partner");
     if (entry.partner === null) partner.textContent = "No match was found for it.";
-    else partner.replaceChildren("Its partner: ", isolated(entry.partner), `, confidence ${entry.confidence.toFixed(2)}.`);
+    else partner.replaceChildren("Its partner: ", pictured(entry.partner), `, confidence ${entry.confidence.toFixed(2)}.`);
     SIDES.forEach((side, number) => {
       document.getElementById(`near-${side}`).replaceChildren(...lists[number].map((near) => {
         const item = document.createElement("li");
@@ -95,5 +78,18 @@ class Search {
       }));
     });
     this.onShow(entry);
+    this.onChange();
+  }
+
+  look() {
+    return { search: this.input.value, side: this.shown?.side, key: this.shown?.key };
+  }
+
+  async restore(told) {
+    this.input.value = told.get("search") ?? "";
+    if (this.input.value) await this.suggest();
+    const side = SIDES.find((each) => each === told.get("side"));
+    const entry = side && await attempt(() => this.source.lookUp(side, told.get("key") ?? ""));
+    if (entry) await this.show(entry);
   }
 }

@@ -43,10 +43,11 @@ class PackedSource {
     return hits.slice(0, MOST_HITS).map(({ number, row }) => this.entry(number, row));
   }
 
-  /* The entry of a key of X, if it is here. */
-  async lookUp(key) {
-    this.rows ??= new Map(this.data.keys[0].map((each, row) => [each, row]));
-    return this.rows.has(key) ? this.entry(0, this.rows.get(key)) : undefined;
+  /* The entry of a key of X or Y, if it is here. */
+  async lookUp(side, key) {
+    const number = SIDES.indexOf(side);
+    this.rows ??= this.data.keys.map((keys) => new Map(keys.map((each, row) => [each, row])));
+    return this.rows[number].has(key) ? this.entry(number, this.rows[number].get(key)) : undefined;
   }
 
   async neighbours(entry) {
@@ -81,8 +82,8 @@ class LiveSource {
     return text.trim() ? (await this.ask("keys", { text })).hits : [];
   }
 
-  async lookUp(key) {
-    return (await this.ask("key", { key })).entry;
+  async lookUp(side, key) {
+    return (await this.ask("key", { side, key })).entry;
   }
 
   async neighbours(entry) {
@@ -92,6 +93,11 @@ class LiveSource {
   /* The places of the rows drawn, relative to the anchors that a form asks for. */
   async view(form) {
     return this.ask("view", form);
+  }
+
+  /* The places of the rows drawn in a layout that takes its time; until it is computed, null. */
+  async layout() {
+    return this.ask("layout", {});
   }
 
   async ask(what, parameters) {

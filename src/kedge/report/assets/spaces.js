@@ -1,33 +1,51 @@
 "use strict";
 /* The two spaces side by side; what is pointed at on one side lights up on the other. */
 
-const HUES = Array.from({ length: 13 }, (_, step) => [step / 12, `hsl(${30 * (step % 12)},62%,50%)`]);
 const REACH = 4095 * 1.06; // the places are whole numbers up to 4095
 const MOST_WITHOUT_WEBGL = 3000;
+const WAIT = 1000; // between questions whether a layout is computed, in milliseconds
 
 class Spaces {
-  constructor(source, onPick) {
+  constructor(source, onPick, onSelect) {
     this.source = source;
     this.data = source.data;
+    this.onSelect = onSelect;
+    this.onChange = () => {};
     this.plots = SIDES.map((side) => document.getElementById(`plot-${side}`));
     this.views = [...this.data.views];
-    this.shown = this.views.length - 1;
+    this.shown = this.data.shown;
+    this.asked = null; // which other anchors, as text, where they are shown
+    this.questions = 0;
     this.lit = null;
+    this.choice = null; // what was selected: an area of a view, or a line of a legend
+    this.selected = null; // the rows it holds
+    this.dragging = "zoom";
     this.ranges = this.whole();
     const webgl = document.createElement("canvas").getContext("webgl");
     this.type = webgl ? "scattergl" : "scatter";
     // Drawing every point without WebGL takes seconds: every so many are enough then.
     const most = Math.max(...this.data.keys.map((keys) => keys.length));
     this.stride = webgl ? 1 : Math.ceil(most / MOST_WITHOUT_WEBGL);
-    this.hues = this.huesOf(this.views.at(-1).places);
+    this.colourings = colouringsOf(this.data, this.huesOf(this.views[this.shown].places));
+    this.colouring = this.colourings[0];
+    this.landmarks = new Landmarks(this.plots, this.data);
     this.listViews();
+    this.listenToControls();
     keepDrawn(() => this.draw());
     this.plots.forEach((plot, number) => this.listen(plot, number, onPick));
-    document.getElementById("whole").addEventListener("click", () => this.seeWhole());
+    new ResizeObserver(() => this.landmarks.draw(this.places(), this.selected)).observe(this.plots[0]);
   }
 
   whole() {
     return this.plots.map(() => ({ x: [-REACH, REACH], y: [-REACH, REACH] }));
+  }
+
+  isWhole() {
+    return this.ranges.every(({ x }) => x[1] === REACH);
+  }
+
+  places() {
+    return this.views[this.shown].places;
   }
 
   /* A pair's colour is the direction in which X's row lies, relative to the anchors found. */
@@ -50,91 +68,226 @@ class Spaces {
     });
   }
 
-  show(number) {
-    this.shown = number;
-    this.seeWhole();
+  listenToControls() {
+    const colours = document.getElementById("colour");
+    colours.replaceChildren(...this.colourings.map(({ name }) => new Option(name)));
+    colours.addEventListener("change", () => this.paint(colours.value));
+    document.getElementById("names").addEventListener("change", (event) => this.name(event.target.checked));
+    document.getElementById("dragging").addEventListener("change", (event) => {
+      this.dragging = event.target.value;
+      this.draw();
+    });
+    document.getElementById("whole").addEventListener("click", () => this.see(this.whole()));
+    document.querySelectorAll(".selected button").forEach((button) => {
+      button.addEventListener("click", () => this.select(null));
+    });
+    document.getElementById("anchors")?.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.ask(new URLSearchParams(new FormData(event.target)).toString());
+    });
   }
 
-  seeWhole() {
-    this.ranges = this.whole();
-    this.draw();
+  /* Show a view; one that takes its time is computed first. */
+  async show(number) {
+    const question = ++this.questions;
+    const view = this.views[number];
+    if (!view.places) {
+      this.tell(`Computing: ${view.told} This takes a minute or more where rows are many.`);
+      const places = await attempt(() => this.computed());
+      if (places) view.places = places;
+      if (question !== this.questions) return;
+      this.tell(places ? "It is computed." : "");
+    }
+    if (view.places) this.shown = number;
+    else this.listViews(); // as it was before
+    this.see(this.whole());
   }
 
-  /* Show one more view, in place of the last that was added. */
-  add(view) {
+  async computed() {
+    for (;;) {
+      const { places } = await this.source.layout();
+      if (places) return places;
+      await pause(WAIT);
+    }
+  }
+
+  /* Show the view for other anchors, in place of the last one of its kind. */
+  async ask(asked) {
+    const question = ++this.questions;
+    const view = await attempt(() => this.source.view(asked));
+    if (!view || question !== this.questions) return;
     this.views = [...this.data.views, view];
+    this.asked = asked;
     this.shown = this.views.length - 1;
     this.listViews();
-    this.seeWhole();
+    this.see(this.whole());
+  }
+
+  see(ranges) {
+    this.ranges = ranges;
+    this.draw();
+    this.onChange();
+  }
+
+  paint(name) {
+    this.colouring = this.colourings.find((each) => each.name === name) ?? this.colourings[0];
+    this.draw();
+    this.onChange();
+  }
+
+  name(wanted) {
+    this.landmarks.wanted = wanted;
+    this.landmarks.draw(this.places(), this.selected);
+    this.onChange();
+  }
+
+  /* Select rows: { number, view, corners } are those of a side inside an area of a view, { colour, line } those that a line of
+     a legend stands for; null ends it. */
+  select(choice) {
+    this.choice = choice;
+    this.selected = choice && selectedRows(this.data, this.holding(choice));
+    tellSelected(this.data, this.selected);
+    this.onSelect(this.selected);
+    this.draw();
+    this.onChange();
+  }
+
+  holding(choice) {
+    if ("line" in choice) return this.colourings.find(({ name }) => name === choice.colour).legend[choice.line].holds;
+    const { places } = this.views.find(({ name }) => name === choice.view);
+    const [xs, ys] = [places[2 * choice.number], places[2 * choice.number + 1]];
+    return (number, row) => number === choice.number && isInside(xs[row], ys[row], choice.corners);
   }
 
   draw() {
-    const { places } = this.views[this.shown];
+    const places = this.places();
+    const { value, scale, most } = this.colouring;
     this.plots.forEach((plot, number) => {
       const [xs, ys] = [places[2 * number], places[2 * number + 1]];
-      const rows = (from, to) => {
-        const some = [];
-        for (let row = from; row < to; row += this.stride) some.push(row);
-        return some;
-      };
-      const trace = (chosen, marker) => ({
-        type: this.type, mode: "markers", hoverinfo: "none", customdata: chosen,
-        x: chosen.map((row) => xs[row]), y: chosen.map((row) => ys[row]), marker,
-      });
-      const paired = rows(0, this.data.pairs);
-      const alone = rows(this.data.pairs, xs.length);
       const size = xs.length / this.stride > 8000 ? 3 : 5;
+      const [faint, grey, coloured, values] = [[], [], [], []];
+      for (let row = 0; row < xs.length; row += this.stride) {
+        const own = value(number, row);
+        if (this.selected && !this.selected[number][row]) faint.push(row);
+        else if (own === null) grey.push(row);
+        else {
+          coloured.push(row);
+          values.push(own);
+        }
+      }
+      const trace = (rows, marker) => ({
+        type: this.type, mode: "markers", hoverinfo: "none", customdata: rows, selectedpoints: null,
+        x: rows.map((row) => xs[row]), y: rows.map((row) => ys[row]), marker: { size, ...marker },
+      });
       const { x, y } = this.ranges[number];
       Plotly.react(
         plot,
         [
-          trace(alone, { size, color: colour("alone"), opacity: 0.6 }),
-          trace(paired, {
-            size, opacity: 0.8, color: paired.map((row) => this.hues[row]), colorscale: HUES, cmin: 0, cmax: 1,
-          }),
+          trace(faint, { color: colour("line"), opacity: 0.5 }),
+          trace(grey, { color: colour("alone"), opacity: 0.6 }),
+          trace(coloured, { opacity: 0.8, color: values, colorscale: scale(), cmin: 0, cmax: most }),
         ],
         lookOfChart({ visible: false, range: [...x] }, { visible: false, range: [...y], scaleanchor: "x" }, {
-          margin: { l: 0, r: 0, t: 0, b: 0 }, annotations: this.notes(number),
-          dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom",
+          margin: { l: 0, r: 0, t: 0, b: 0 }, annotations: this.notes(number), selections: [],
+          newselection: { line: { color: colour("ink"), width: 2 } },
+          dragmode: this.dragging === "zoom" && matchMedia("(pointer: coarse)").matches ? false : this.dragging,
         }),
         CONFIG,
       );
     });
-    document.getElementById("whole").disabled = this.ranges.every(({ x }) => x[1] === REACH);
+    this.landmarks.draw(places, this.selected);
+    showLegend(this.colouring, this.choice, (choice) => this.select(choice));
+    document.getElementById("view-told").textContent = this.views[this.shown].told ?? "";
+    document.getElementById("whole").disabled = this.isWhole();
   }
 
   listen(plot, number, onPick) {
     plot.on("plotly_hover", ({ points: [point] }) => this.light(this.source.entry(number, point.customdata)));
     plot.on("plotly_click", ({ points: [point] }) => onPick(this.source.entry(number, point.customdata)));
+    plot.on("plotly_selected", (drawn) => {
+      if (!drawn?.lassoPoints && !drawn?.range) return;
+      const choice = { number, view: this.views[this.shown].name, corners: cornersOf(drawn) };
+      setTimeout(() => this.select(choice)); // when Plotly is done with it
+    });
     plot.on("plotly_relayout", (change) => {
       if (!("xaxis.range[0]" in change)) return;
       const range = (axis) => [change[`${axis}axis.range[0]`], change[`${axis}axis.range[1]`]];
-      this.ranges[number] = { x: range("x"), y: range("y") };
+      const ranges = [...this.ranges];
+      ranges[number] = { x: range("x"), y: range("y") };
       // What can be compared is looked at in the same place.
-      if (this.shown > 0) this.ranges[1 - number] = this.ranges[number];
-      this.draw();
+      if (this.shown > 0) ranges[1 - number] = ranges[number];
+      this.see(ranges);
     });
-    plot.on("plotly_doubleclick", () => this.seeWhole());
+    plot.on("plotly_doubleclick", () => this.see(this.whole()));
   }
 
   /* Light up a row, and its partner on the other side, if they are drawn. */
   light(entry) {
     this.lit = { number: SIDES.indexOf(entry.side), row: entry.place };
     this.plots.forEach((plot, number) => Plotly.relayout(plot, { annotations: this.notes(number) }));
-    const told = document.getElementById("pointed");
-    told.replaceChildren(isolated(entry.key), entry.partner === null ? ` (${entry.side.toUpperCase()}) has no match` : " = ");
-    if (entry.partner !== null) told.append(isolated(entry.partner), ` (confidence ${entry.confidence.toFixed(2)})`);
-    if (entry.place === null) told.append("; not among the rows drawn");
+    const parts = [pictured(entry.key), entry.partner === null ? ` (${entry.side.toUpperCase()}) has no match` : " = "];
+    if (entry.partner !== null) parts.push(pictured(entry.partner), ` (confidence ${entry.confidence.toFixed(2)})`);
+    if (entry.place === null) parts.push("; not among the rows drawn");
+    this.tell(...parts);
+  }
+
+  tell(...parts) {
+    document.getElementById("pointed").replaceChildren(...parts);
   }
 
   notes(number) {
     const row = this.lit?.row ?? null;
     if (row === null || (this.lit.number !== number && row >= this.data.pairs)) return [];
-    const { places } = this.views[this.shown];
+    const places = this.places();
     return [{
       x: places[2 * number][row], y: places[2 * number + 1][row], text: asText(this.data.keys[number][row]), ay: -28, ax: 0,
       arrowhead: 6, arrowsize: 1.4, arrowcolor: colour("ink"), font: { color: colour("ink"), size: 15 },
       bgcolor: colour("card"), bordercolor: colour("ink"), borderpad: 3,
     }];
+  }
+
+  /* What is looked at, as text by name; what is so from the start is left out. */
+  look() {
+    const told = {};
+    if (this.shown >= this.data.views.length) told.anchors = this.asked;
+    else if (this.shown !== this.data.shown) told.view = this.views[this.shown].name;
+    if (this.colouring !== this.colourings[0]) told.colour = this.colouring.name;
+    if (!this.landmarks.wanted) told.names = "off";
+    if (!this.isWhole()) told.part = this.ranges.flatMap(({ x, y }) => [...x, ...y]).map(Math.round).join(" ");
+    if (this.choice && "line" in this.choice) told.only = `${this.choice.line} ${this.choice.colour}`;
+    else if (this.choice) told.area = [SIDES[this.choice.number], ...this.choice.corners.flat(), this.choice.view].join(" ");
+    return told;
+  }
+
+  /* Show again what `look` gave. The address may come from anywhere: what does not fit is passed over. */
+  async restore(told) {
+    document.getElementById("names").checked = this.landmarks.wanted = told.get("names") !== "off";
+    this.colouring = this.colourings.find(({ name }) => name === told.get("colour")) ?? this.colourings[0];
+    document.getElementById("colour").value = this.colouring.name;
+    const named = this.views.findIndex(({ name }) => name === told.get("view"));
+    const number = named < 0 ? this.data.shown : named;
+    if (told.has("anchors") && this.source.view) await this.ask(told.get("anchors"));
+    else if (number !== this.shown) await this.show(number);
+    this.listViews();
+    const part = (told.get("part") ?? "").split(" ").map(Number);
+    this.ranges = part.length === 8 && part.every(Number.isFinite)
+      ? [0, 4].map((from) => ({ x: part.slice(from, from + 2), y: part.slice(from + 2, from + 4) }))
+      : this.whole();
+    const choice = this.onlyIn(told.get("only") ?? "") ?? this.areaIn(told.get("area") ?? "");
+    if (choice || this.choice) this.select(choice ?? null);
+    else if (told.size) this.draw();
+  }
+
+  onlyIn(text) {
+    const [, line, colour] = text.match(/^(\d+) (.+)$/) ?? [];
+    return this.colourings.find(({ name }) => name === colour)?.legend[line] ? { colour, line: Number(line) } : undefined;
+  }
+
+  areaIn(text) {
+    const [, side, numbers, view] = text.match(/^([xy]) ((?:-?\d+ )+)(.+)$/) ?? [];
+    if (!this.views.find(({ name, places }) => name === view && places)) return undefined;
+    const flat = numbers.trim().split(" ").map(Number);
+    const corners = Array.from({ length: Math.floor(flat.length / 2) }, (_, place) => flat.slice(2 * place, 2 * place + 2));
+    return { number: SIDES.indexOf(side), view, corners };
   }
 }

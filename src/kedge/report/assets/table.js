@@ -5,15 +5,23 @@ const ROWS_A_PAGE = 25;
 const MINUTE = 60_000;
 const WORDS = new Intl.Collator(undefined, { numeric: true });
 
+function isFigure(column) {
+  return column === "confidence" || column === "rows closer";
+}
+
 class FoundTable {
   constructor(source, onPick) {
     this.onPick = onPick;
+    this.onChange = () => {};
+    this.data = source.data;
+    this.selected = null; // keys of X and of Y
     this.tables = this.tablesOf(source.data);
     this.controls = document.getElementById("table-controls");
     this.controls.addEventListener("submit", (event) => event.preventDefault());
     this.controls.addEventListener("input", (event) => {
       if (event.target.name === "table") this.sorting = null;
       this.fill();
+      this.onChange();
     });
     for (const [name, step] of [["before", -1], ["after", 1]]) {
       document.getElementById(name).addEventListener("click", () => this.turn(this.page + step));
@@ -35,6 +43,10 @@ class FoundTable {
       pairs: { columns: ["x", "y", "confidence", ...judged], rows: pairs },
       anchors: { columns: ["x", "y", "confidence", "kind", ...judged], rows: anchors },
       seeds: { columns: ["x", "y", "found", "rows closer", "verdict"], rows: data.seeds },
+      alone: {
+        columns: ["x", "y"],
+        rows: [...data.keys[0].slice(data.pairs).map((key) => [key, ""]), ...data.keys[1].slice(data.pairs).map((key) => ["", key])],
+      },
     };
   }
 
@@ -47,11 +59,11 @@ class FoundTable {
     const least = Number(form.get("least"));
     this.controls.querySelector(".least").hidden = confidence < 0;
     this.chosen = rows.filter((row) => (
-      (confidence < 0 || row[confidence] >= least) && (!text || fold(row[0]).includes(text) || fold(row[1]).includes(text))
+      (!this.selected || this.selected.some((keys, column) => keys.has(row[column]))) && (confidence < 0 || row[confidence] >= least) && (!text || fold(row[0]).includes(text) || fold(row[1]).includes(text))
     ));
     if (this.sorting) {
       const { column, direction } = this.sorting;
-      const compare = column === confidence ? (a, b) => a - b : WORDS.compare;
+      const compare = isFigure(columns[column]) ? (a, b) => a - b : WORDS.compare;
       this.chosen.sort((one, other) => direction * compare(one[column], other[column]));
     }
     this.head(columns);
@@ -65,6 +77,7 @@ class FoundTable {
       const button = document.createElement("button");
       const sorted = this.sorting?.column === column ? this.sorting.direction : 0;
       cell.scope = "col";
+      cell.className = isFigure(name) ? "figure" : "";
       cell.setAttribute("aria-sort", { "-1": "descending", 0: "none", 1: "ascending" }[sorted]);
       button.type = "button";
       button.textContent = name;
@@ -72,6 +85,7 @@ class FoundTable {
         // Figures are sorted greatest first, words from the beginning of the alphabet; again: the other way round.
         this.sorting = { column, direction: -sorted || (name === "confidence" ? -1 : 1) };
         this.fill();
+        this.onChange();
         document.querySelectorAll("#table thead button")[column].focus();
       });
       cell.append(button);
@@ -98,15 +112,41 @@ class FoundTable {
     const line = document.createElement("tr");
     this.table.columns.forEach((name, column) => {
       const cell = document.createElement("td");
-      if (name === "confidence") {
+      const side = { x: "x", y: "y", found: "y" }[name];
+      if (isFigure(name)) {
         cell.className = "figure";
-        cell.textContent = row[column].toFixed(4);
-      } else if (column === 0) {
-        cell.append(keyButton({ key: row[0] }, () => this.onPick(row[0])));
-      } else cell.append(isolated(row[column]));
+        cell.textContent = name === "confidence" ? row[column].toFixed(4) : row[column].toLocaleString("en");
+      } else if (side && row[column]) {
+        cell.append(keyButton({ key: row[column] }, () => this.onPick(side, row[column])));
+      } else cell.textContent = row[column];
       line.append(cell);
     });
     return line;
+  }
+
+  /* Show only what is selected: rows of X and of Y with a 1; null shows all again. */
+  follow(selected) {
+    this.selected = selected && selected.map((rows, number) => new Set(this.data.keys[number].filter((_, row) => rows[row])));
+    this.fill();
+  }
+
+  look() {
+    const { table, text, least } = Object.fromEntries(new FormData(this.controls));
+    const { column, direction } = this.sorting ?? {};
+    const sort = this.sorting ? `${direction < 0 ? "-" : ""}${this.table.columns[column]}` : "";
+    return { table: table === "pairs" ? "" : table, with: text, least, sort };
+  }
+
+  async restore(told) {
+    const { table, text, least } = this.controls.elements;
+    table.value = told.get("table") ?? "pairs";
+    if (!table.value) table.value = "pairs"; // there is no such table
+    text.value = told.get("with") ?? "";
+    least.value = told.get("least") ?? "";
+    const [, down, name] = (told.get("sort") ?? "").match(/^(-?)(.+)$/) ?? [];
+    const column = this.tables[table.value].columns.indexOf(name);
+    this.sorting = column < 0 ? null : { column, direction: down ? -1 : 1 };
+    this.fill();
   }
 
   /* What is shown, on all pages; tabs, line breaks and backslashes inside keys are escaped, as in all TSV files of kedge. */

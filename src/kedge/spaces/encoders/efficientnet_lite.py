@@ -8,7 +8,7 @@ import numpy as np
 
 from kedge.errors import InputError
 from kedge.spaces.encoders.image_encoder import ImageModel
-from kedge.spaces.encoders.libraries import import_library, loading
+from kedge.spaces.encoders.libraries import FOR_IMAGES, import_library, loading
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -41,7 +41,7 @@ def load(size: str, device: str) -> ImageModel:
     def prepare(image: Image) -> Tensor:
         side = min(image.size) * pixels / (pixels + _MARGIN)
         left, top = (image.width - side) / 2, (image.height - side) / 2
-        bicubic = import_library("PIL.Image", "images").Resampling.BICUBIC
+        bicubic = import_library("PIL.Image", "images", install=FOR_IMAGES).Resampling.BICUBIC
         small = image.resize((pixels, pixels), bicubic, box=(left, top, left + side, top + side))
         return torch.from_numpy((np.asarray(small, dtype=np.float32).transpose(2, 0, 1) - _MEAN) / _SCALE)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kedge.errors import InputError
-from kedge.spaces.encoders.libraries import import_library
+from kedge.spaces.encoders.libraries import FOR_IMAGES, import_library
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -44,7 +44,7 @@ def open_image(path: str | Path) -> Image:
     InputError
         Not an image, truncated, or too large.
     """
-    pil = import_library("PIL.Image", "images")
+    pil = import_library("PIL.Image", "images", install=FOR_IMAGES)
     try:
         with pil.open(path) as image:
             image.load()

@@ -12,25 +12,19 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
-from kedge.errors import InputError, KedgeError, MissingExtraError
+from kedge.errors import InputError, KedgeError
+from kedge.extras import needing, reason_of
 
 Loaded = TypeVar("Loaded")
 
+FOR_TEXTS, FOR_IMAGES = "kedge[encode]", "kedge[encode-images]"
 _PROBE_SECONDS = 10
 
 
-def import_library(name: str, what: str, *, install: str = "'kedge[encode]'") -> Any:
+def import_library(name: str, what: str, *, install: str = FOR_TEXTS) -> Any:
     """The module `name`, or an error that says how to install it; `what` is the thing that needs it."""
-    try:
+    with needing(f"{what} need", name.partition(".")[0], install=install):
         return import_module(name)
-    except ImportError as error:
-        raise MissingExtraError(f"{what} need {name}: pip install {install} ({_told(error)})") from error
-    except Exception as error:
-        # A torchvision built for another torch fails with a RuntimeError, broken shared libraries with an OSError.
-        raise MissingExtraError(
-            f"{what} need {name}, which is installed but cannot be imported ({_told(error)}); "
-            "install the build that fits the installed torch"
-        ) from error
 
 
 @contextmanager
@@ -45,7 +39,7 @@ def loading(model: str, kind: str) -> Iterator[None]:
     except (KedgeError, MemoryError):
         raise
     except Exception as error:
-        raise InputError(f"model {model!r}: cannot be loaded as a {kind} model ({_told(error)})") from error
+        raise InputError(f"model {model!r}: cannot be loaded as a {kind} model ({reason_of(error)})") from error
     finally:
         logger.setLevel(level)
 
@@ -91,18 +85,12 @@ def require_hub(model: str) -> None:
         except urllib.error.HTTPError:
             pass  # it answers
         except OSError as error:
-            problem = _told(getattr(error, "reason", error))
+            problem = " ".join(str(getattr(error, "reason", error)).split())
     if problem:
         raise InputError(
             f"model {model!r}: no such local folder, not in the local cache, and {hub.ENDPOINT} cannot be reached "
             f"({problem}); give a local folder, or download the model where there is a connection"
         )
-
-
-def _told(error: object) -> str:
-    """What an error says, in one line."""
-    told = " ".join(str(error).split()) or type(error).__name__
-    return told if len(told) <= 300 else told[:300] + " ..."
 
 
 def load_pretrained(model: str, processor: str, *, local: bool) -> tuple[Any, Any, bool]:

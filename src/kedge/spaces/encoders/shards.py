@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kedge.errors import InputError
-from kedge.spaces.atomic import atomic_path, require_parent
+from kedge.spaces.atomic import atomic_path, delete_folder, require_parent
 
 Item = TypeVar("Item")
 Setting = str | int | float | None
@@ -104,7 +103,7 @@ def encode_in_shards(
 
 def remove_shards(folder: Path) -> None:
     """Delete the folder of a finished encoding."""
-    shutil.rmtree(folder)
+    delete_folder(folder)
 
 
 def digest(parts: Iterable[str]) -> str:
@@ -146,7 +145,7 @@ def _open_folder(folder: Path, described: Mapping[str, Setting], *, restart: boo
                 f"{folder}: unfinished work has to be kept there, but it holds other files; move them away"
             )
         if restart:
-            shutil.rmtree(folder)
+            delete_folder(folder)
     require_parent(folder)
     folder.mkdir(exist_ok=True)
     if not description.exists():

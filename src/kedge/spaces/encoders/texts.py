@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kedge.errors import InputError
+from kedge.errors import InputError, did_you_mean
 from kedge.spaces.pairs import unescape
-from kedge.spaces.streams import open_binary
+from kedge.spaces.streams import open_binary, require_regular_file
 
 _FORMATS = (".jsonl", ".csv", ".tsv", ".txt")
 _CSV_FIELD = 2**31 - 1  # the csv module's own limit would refuse long texts
@@ -54,8 +54,7 @@ def read_texts(
     if limit is not None and limit < 1:
         raise InputError(f"limit must be at least 1, got {limit}")
     form = _format_of(path)
-    if not path.is_file():
-        raise InputError(f"{path}: {'is a folder, not a file' if path.is_dir() else 'no such file'}")
+    require_regular_file(path)
     if form == ".txt" and key_field is not None:
         raise InputError(f"{path}: a .txt file has no fields, so no key field {key_field!r}; use .jsonl, .csv or .tsv")
     read = Texts([], [], [], str(path))
@@ -165,7 +164,8 @@ def _table(path: Path, rows: Iterator[tuple[int, list[str]]]) -> Iterator[tuple[
 
 def _field(where: str, record: dict[str, Any], field: str) -> Any:
     if field not in record:
-        raise InputError(f"{where}: there is no field {field!r}; there are {', '.join(map(repr, record)) or 'none'}")
+        near = did_you_mean(field, record) or f"; there are {', '.join(map(repr, record)) or 'none'}"
+        raise InputError(f"{where}: there is no field {field!r}{near}")
     return record[field]
 
 

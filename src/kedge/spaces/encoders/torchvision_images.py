@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kedge.errors import InputError
 from kedge.spaces.encoders.image_encoder import ImageModel
-from kedge.spaces.encoders.libraries import import_library, loading
+from kedge.spaces.encoders.libraries import FOR_IMAGES, import_library, loading
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -16,7 +16,7 @@ _HEADS = ("fc", "classifier", "heads", "head")
 
 def load(name: str, device: str) -> ImageModel:
     """A torchvision classifier with its default weights; its features (b, d) are what the head would see."""
-    models = import_library("torchvision", "torchvision models").models
+    models = import_library("torchvision", "torchvision models", install=FOR_IMAGES).models
     import torch
 
     if name not in models.list_models(module=models):

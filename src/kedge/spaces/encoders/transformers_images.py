@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kedge.spaces.encoders.image_encoder import ImageModel
 from kedge.spaces.encoders.libraries import (
+    FOR_IMAGES,
     import_library,
     load_cached_first,
     load_pretrained,
@@ -47,7 +48,8 @@ def load(model: str, device: str) -> ImageModel:
 
 def _load(model: str, local: bool) -> tuple[Any, Any, bool]:
     """The image processor, the network, and whether its pooler can be used."""
-    import_library("PIL.Image", "images")
+    for name, what in (("PIL.Image", "images"), ("transformers", "transformers models")):
+        import_library(name, what, install=FOR_IMAGES)
     # Classifiers are stored without a pooler; transformers then makes one up, with random weights.
     processor, network, complete = load_pretrained(model, "AutoImageProcessor", local=local)
     return processor, network, complete

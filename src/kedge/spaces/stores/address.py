@@ -1,6 +1,7 @@
 """Addresses: one line of text that names a store, parsed here and nowhere else.
 
-KIND:PLACE#NAME, where PLACE is a folder, a file or a URL, and NAME a collection, a table, or a table and its column.
+KIND:PLACE#NAME, where PLACE is a folder, a file or a URL, and NAME a collection, a table, a table and its column, or
+the columns of a folder of Parquet files.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from urllib.parse import unquote
 from kedge.errors import InputError
 
 KINDS = ("chroma", "lancedb", "qdrant", "qdrant-edge", "pgvector", "sqlite-vec", "faiss", "parquet")
-_NAMELESS = ("qdrant-edge", "faiss", "parquet")
+_NAMELESS = ("qdrant-edge", "faiss")
+_NAME_OPTIONAL = (*_NAMELESS, "parquet")
 # What stands between the user and the last @, and options of such names. Not `urlsplit`, which gives up on odd ports.
 _SECRETS = (
     re.compile(r"(://[^/?#@:]*:)(.+)(?=@)"),
@@ -34,7 +36,7 @@ class Address:
     place : str
         A folder, a file or a URL.
     name : str
-        The collection, table or table and column; empty where the place is all there is to say.
+        The collection, table, table and column, or columns; empty where the place is all there is to say.
     """
 
     kind: str
@@ -47,10 +49,10 @@ class Address:
         kind, _, rest = text.partition(":")
         place, _, name = rest.rpartition("#") if "#" in rest else (rest, "", "")
         address = cls(kind, place, name)
-        form = f"{kind}:PLACE" if kind in _NAMELESS else f"{kind}:PLACE#NAME"
+        form = f"{kind}:PLACE" if kind in _NAME_OPTIONAL else f"{kind}:PLACE#NAME"
         if kind not in KINDS:
             raise InputError(f"{address}: no such kind of store; known are {', '.join(KINDS)}")
-        if not place or (not name and kind not in _NAMELESS):
+        if not place or (not name and kind not in _NAME_OPTIONAL):
             raise InputError(f"{address}: an address of this kind reads {form}; see `kedge stores`")
         if name and kind in _NAMELESS:
             raise InputError(f"{address}: an address of this kind reads {form}, without a name after #")

@@ -3,38 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from kedge.errors import InputError
+from kedge.spaces.columns import Columns
 from kedge.spaces.stores.store import Batch, Id
-
-_ID_NAMES, _VECTOR_NAMES = ("id", "key", "_id"), ("vector", "embedding", "embeddings")
-
-
-@dataclass(frozen=True)
-class Columns:
-    """Which column holds the ids (None: rows are numbered) and which the vectors."""
-
-    id: str | None
-    vector: str
-
-
-def columns_of(schema: Any, source: str) -> Columns:
-    """The columns of a schema, by their usual names, else the first that can be meant."""
-    vectors = [entry.name for entry in schema if _holds_vectors(entry.type)]
-    names = [entry.name for entry in schema if _holds_ids(entry.type)]
-    if not vectors:
-        raise InputError(f"{source}: no column holds lists of numbers; there are {', '.join(schema.names)}")
-    usual = [name for name in _VECTOR_NAMES if name in vectors]
-    if not usual and len(vectors) > 1:
-        raise InputError(f"{source}: several columns hold vectors ({', '.join(vectors)}); call the right one `vector`")
-    usual_ids = [name for name in _ID_NAMES if name in names]
-    return Columns((usual_ids or names or [None])[0], (usual or vectors)[0])
 
 
 def payload_fields(schema: Any, columns: Columns) -> Any:
@@ -84,12 +60,3 @@ def id_array(schema: Any, columns: Columns, ids: Collection[Id]) -> Any:
 def _said(payload: Mapping[str, Any]) -> dict[str, Any]:
     """What is said of a row; a column in which it has nothing is no part of it."""
     return {name: value for name, value in payload.items() if value is not None}
-
-
-def _holds_vectors(kind: Any) -> bool:
-    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    return is_list and pa.types.is_floating(kind.value_type)
-
-
-def _holds_ids(kind: Any) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind)

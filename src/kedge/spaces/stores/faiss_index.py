@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import faiss
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kedge.errors import InputError
-from kedge.spaces.atomic import atomic_path
+from kedge.spaces.atomic import atomic_paths
 from kedge.spaces.npy import key_file, read_keys, write_keys
 from kedge.spaces.stores.single_file import Contents, WholeFile
 from kedge.spaces.stores.store import Id, Metric
@@ -34,6 +35,9 @@ class FaissStore(WholeFile):
         ids: list[Id] = list(read_keys(self._path, len(numbers))) if key_file(self._path).is_file() else numbers
         return Contents(ids, _Reconstructed(index, self.address), metric)  # type: ignore[arg-type]
 
+    def _files(self) -> list[Path]:
+        return [self._path, key_file(self._path)]
+
     def _save(self, contents: Contents) -> None:
         ids, vectors, metric = contents
         index: Any = (faiss.IndexFlatL2 if metric == "l2" else faiss.IndexFlatIP)(vectors.shape[1])
@@ -46,10 +50,9 @@ class FaissStore(WholeFile):
                 index.add_with_ids(block, np.asarray(ids[begin : begin + _ROWS], dtype=np.int64))
             else:
                 index.add(block)
-        with atomic_path(self._path) as temporary:
-            if not numbered:
-                with atomic_path(key_file(self._path)) as keys:
-                    write_keys(keys, [str(name) for name in ids])
+        with atomic_paths(*([self._path] if numbered else self._files())) as (temporary, *keys):
+            for path in keys:
+                write_keys(path, [str(name) for name in ids])
             faiss.write_index(index, str(temporary))
 
 

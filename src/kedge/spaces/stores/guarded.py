@@ -60,6 +60,10 @@ class GuardedStore(Store):
         with self._guard():
             self._store.finish()
 
+    def abandon(self) -> None:  # noqa: D102
+        with self._guard():
+            self._store.abandon()
+
     def close(self) -> None:  # noqa: D102
         with self._guard():
             self._store.close()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from kedge.errors import MissingExtraError
+from kedge.extras import needing
 from kedge.spaces.stores.address import Address, as_address, is_address
 from kedge.spaces.stores.guarded import GuardedStore
 from kedge.spaces.stores.store import Store
@@ -59,7 +59,9 @@ _KINDS = (
         "sqlite-vec", ("sqlite-vec:FILE#TABLE",), ("apsw", "sqlite_vec"), "sqlite-vec", "sqlite_vec:SqliteVecStore"
     ),
     StoreKind("faiss", ("faiss:FILE",), ("faiss",), "faiss", "faiss_index:FaissStore"),
-    StoreKind("parquet", ("parquet:DIR",), ("pyarrow",), "parquet", "parquet_folder:ParquetStore"),
+    StoreKind(
+        "parquet", ("parquet:DIR", "parquet:DIR#KEYS,VECTORS"), ("pyarrow",), "parquet", "parquet_folder:ParquetStore"
+    ),
 )
 STORE_KINDS = {kind.name: kind for kind in _KINDS}
 
@@ -84,8 +86,9 @@ def _store_at(address: str | Path | Address) -> Store:
         return FileStore(Address.of_file(Path(address)))  # type: ignore[arg-type]
     where = as_address(address)
     kind = STORE_KINDS[where.kind]
-    if not kind.installed:
-        raise MissingExtraError(f"{where}: needs {' and '.join(kind.packages)}: pip install 'kedge[{kind.extra}]'")
     module, _, name = kind.home.partition(":")
-    made = getattr(importlib.import_module(f"kedge.spaces.stores.{module}"), name)
+    with needing(f"{where}: needs", *kind.packages, install=f"kedge[{kind.extra}]"):
+        for package in kind.packages:
+            importlib.import_module(package)
+        made = getattr(importlib.import_module(f"kedge.spaces.stores.{module}"), name)
     return GuardedStore(where, made)

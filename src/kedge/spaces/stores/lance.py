@@ -16,14 +16,16 @@ import pyarrow as pa
 from lancedb.index import BTree
 
 from kedge.errors import InputError
+from kedge.spaces.columns import columns_of
 from kedge.spaces.stores.address import Address
-from kedge.spaces.stores.arrow import columns_of, payload_fields, rows_of
+from kedge.spaces.stores.arrow import payload_fields, rows_of
 from kedge.spaces.stores.store import Batch, Description, Id, Metric, Store
 
 _ID, _VECTOR = "id", "vector"
 _ENTRY = b"kedge.entry"  # in a column's metadata: the entry of the payload that it is, where its name is another
 _METRICS: Mapping[str, Metric] = {"cosine": "cosine", "l2": "l2", "dot": "ip"}
 _IDS_AT_ONCE = 10_000
+_ADVICE = "call the right ones `id` and `vector`"
 
 
 class LanceStore(Store):
@@ -139,7 +141,7 @@ class _Table:
 
     def __init__(self, client: Any, address: Address) -> None:
         self.client, self.address, self.schema = client, address, client.schema
-        self._columns = columns_of(self.schema, str(address))
+        self._columns = columns_of(self.schema, str(address), advice=_ADVICE)
         self.id, self.vector = self._columns.id, self._columns.vector
         kind = pa.int64() if self.id is None else self.schema.field(self.id).type
         self.numbered = pa.types.is_integer(kind)

@@ -13,10 +13,14 @@ import pyarrow.compute
 import pyarrow.parquet as pq
 
 from kedge.errors import InputError
-from kedge.spaces.atomic import atomic_path, require_parent
+from kedge.spaces.atomic import atomic_path, delete_folder, require_parent
+from kedge.spaces.columns import Columns, columns_of
+from kedge.spaces.mapped_files import remember_size
+from kedge.spaces.parquet import rows_at_once
 from kedge.spaces.stores.address import Address
-from kedge.spaces.stores.arrow import columns_of, id_array, payload_fields, rows_of, table_of
+from kedge.spaces.stores.arrow import id_array, payload_fields, rows_of, table_of
 from kedge.spaces.stores.store import Batch, Description, Id, Store
+from kedge.spaces.streams import require_regular_file
 
 _ABOUT = "_kedge.json"  # Arrow's readers pass over names that begin like this
 
@@ -40,12 +44,12 @@ class ParquetStore(Store):
         about = self._about()
         if not parts:
             return Description(0, about["dim"], about["metric"], about["metadata"])
-        schema = pq.read_schema(parts[0])
-        columns = columns_of(schema, str(self.address))
+        schema = _opened(parts[0]).schema_arrow
+        columns = self._columns(schema)
         first = next(self.read(1), None)
         metadata = {key.decode(): value.decode() for key, value in (schema.metadata or {}).items() if _is_text(value)}
         return Description(
-            rows=sum(pq.read_metadata(part).num_rows for part in parts),
+            rows=sum(_opened(part).metadata.num_rows for part in parts),
             dim=first.vectors.shape[1] if first else 0,
             metric=about.get("metric"),
             metadata=metadata | about.get("metadata", {}),
@@ -56,10 +60,8 @@ class ParquetStore(Store):
         """File after file."""
         begin = 0
         for part in self._parts():
-            file = pq.ParquetFile(part)
-            columns = columns_of(file.schema_arrow, str(part))
-            for rows in file.iter_batches(size):
-                yield rows_of(rows, columns, begin)
+            for rows in _batches(part, size):
+                yield rows_of(rows, self._columns(rows.schema), begin)
                 begin += len(rows)
 
     def fetch(self, ids: Collection[Id]) -> Batch:
@@ -67,12 +69,13 @@ class ParquetStore(Store):
         wanted = {name: self._places()[name] for name in ids if name in self._places()}
         found = []
         for part in sorted(set(wanted.values())):
-            table = pq.read_table(part)
-            columns = columns_of(table.schema, str(part))
-            if columns.id is None:
-                raise InputError(f"{part}: has no column of ids to look rows up by")
-            chosen = table.filter(pa.compute.is_in(table[columns.id], id_array(table.schema, columns, wanted)))
-            found.append(rows_of(chosen, columns, 0))
+            for rows in _batches(part):
+                columns = self._columns(rows.schema)
+                if columns.id is None:
+                    raise InputError(f"{part}: has no column of ids to look rows up by")
+                chosen = rows.filter(pa.compute.is_in(rows[columns.id], id_array(rows.schema, columns, wanted)))
+                if len(chosen):
+                    found.append(rows_of(chosen, columns, 0))
         return _joined(found)
 
     def present(self, ids: Collection[Id]) -> set[Id]:
@@ -81,6 +84,8 @@ class ParquetStore(Store):
 
     def create(self, like: Description) -> None:
         """Make the folder."""
+        if self.address.name:
+            raise InputError(f"{self.address}: new columns are called `id` and `vector`; leave the name after # away")
         require_parent(self._folder)
         self._folder.mkdir(exist_ok=True)
         self._fields = like.fields
@@ -97,8 +102,18 @@ class ParquetStore(Store):
             pq.write_table(table, temporary)
         places.update(dict.fromkeys(batch.ids, part))
 
+    def abandon(self) -> None:
+        """Delete the folder, if it was made for the rows and holds nothing else."""
+        names = {path.name for path in self._folder.glob("*")}
+        if _ABOUT in names and names <= {_ABOUT, *(path.name for path in self._parts())}:
+            delete_folder(self._folder)
+
     def _parts(self) -> list[Path]:
         return sorted(path for path in self._folder.glob("*.parquet") if not path.name.startswith((".", "_")))
+
+    def _columns(self, schema: Any) -> Columns:
+        place = f"{self.address.kind}:{self.address.place}"
+        return columns_of(schema, place, self.address.name)
 
     def _about(self) -> dict[str, Any]:
         path = self._folder / _ABOUT
@@ -109,11 +124,25 @@ class ParquetStore(Store):
         if self._known is None:
             self._known = {}
             for part in self._parts():
-                columns = columns_of(pq.read_schema(part), str(part))
+                columns = self._columns(_opened(part).schema_arrow)
                 if columns.id is not None:
-                    names = pq.read_table(part, columns=[columns.id])[columns.id].to_pylist()
-                    self._known.update(dict.fromkeys(names, part))
+                    for rows in _batches(part, columns=[columns.id]):
+                        self._known.update(dict.fromkeys(rows[columns.id].to_pylist(), part))
         return self._known
+
+
+def _opened(part: Path) -> pq.ParquetFile:
+    require_regular_file(part)
+    remember_size(part)
+    return pq.ParquetFile(part, memory_map=True, pre_buffer=False)
+
+
+def _batches(part: Path, size: int | None = None, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """The rows of a file, at most `size` at a time, and never more than are read at once."""
+    with _opened(part) as file:
+        columns = columns or file.schema_arrow.names
+        most = rows_at_once(part, columns)
+        yield from file.iter_batches(min(most, size or most), columns=columns)
 
 
 def _joined(batches: Sequence[Batch]) -> Batch:

@@ -13,7 +13,7 @@ import numpy as np
 import psycopg
 from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 
-from kedge.errors import InputError
+from kedge.errors import InputError, did_you_mean
 from kedge.spaces.stores.address import Address
 from kedge.spaces.stores.json_payload import PAYLOAD, from_columns, to_columns
 from kedge.spaces.stores.store import DOCUMENT, Batch, Description, Id, Metric, Store
@@ -239,7 +239,8 @@ class PostgresStore(Store):
     def _table(self) -> _Table:
         table = self._look()
         if table is None:
-            raise InputError(f"{self.address}: there is no such table or column")
+            near = did_you_mean(self._column or "", [column.name for column in self._columns()])
+            raise InputError(f"{self.address}: there is no such table or column{near}")
         return table
 
     def _look(self) -> _Table | None:

@@ -10,7 +10,7 @@ from uuid import NAMESPACE_OID, UUID, uuid5
 
 import numpy as np
 
-from kedge.errors import InputError
+from kedge.errors import InputError, did_you_mean
 from kedge.spaces.stores.address import Address
 from kedge.spaces.stores.store import Batch, Id, Metric
 
@@ -68,7 +68,8 @@ def chosen_vector(names: Collection[str], wanted: str, address: Address, form: s
     """The vector meant where points may have several: the wanted one, else the only one."""
     told = ", ".join(map(repr, sorted(names))) or "none"
     if wanted and wanted not in names:
-        raise InputError(f"{address}: no dense vector is called {wanted!r}; there are {told}")
+        near = did_you_mean(wanted, names) or f"; there are {told}"
+        raise InputError(f"{address}: no dense vector is called {wanted!r}{near}")
     if wanted or len(names) == 1:
         return wanted or next(iter(names))
     raise InputError(f"{address}: one dense vector a point is needed to tell which is meant, there are {told}; {form}")

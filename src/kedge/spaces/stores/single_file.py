@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from kedge.errors import InputError
 from kedge.spaces.atomic import atomic_path, require_target
 from kedge.spaces.embeddings import Embeddings
-from kedge.spaces.files import read_file, require_writable, write_file
+from kedge.spaces.files import files_read, files_written, read_file, require_writable, write_file
 from kedge.spaces.stores.address import Address
 from kedge.spaces.stores.spool import Spool
 from kedge.spaces.stores.store import Batch, Description, Id, Metric, Store
@@ -47,6 +47,10 @@ class WholeFile(Store):
     @abstractmethod
     def _load(self) -> Contents:
         """What the file holds."""
+
+    @abstractmethod
+    def _files(self) -> list[Path]:
+        """The file, and that of its keys where there is one beside it."""
 
     @abstractmethod
     def _save(self, contents: Contents) -> None:
@@ -103,7 +107,10 @@ class WholeFile(Store):
 
     def create(self, like: Description) -> None:
         """Make room for rows beside the file to be."""
-        require_target(self._path)
+        for path in self._files():
+            require_target(path)
+            if path.exists():
+                raise InputError(f"{path}: is there already; choose another name")
         self._spool.create(like)
 
     def write(self, batch: Batch) -> None:
@@ -122,9 +129,17 @@ class WholeFile(Store):
         self._save(Contents(list(self._spool.places()), self._spool.vectors(), about.metric))
         self._spool.clear()
 
+    def abandon(self) -> None:
+        """Forget the rows that wait."""
+        self._spool.clear()
+
 
 class FileStore(WholeFile):
     """A file of one of the formats of spaces."""
+
+    def exists(self) -> bool:
+        """Whether there is something to read, also `FILE#NAME` or a dataset, or rows for the file."""
+        return super().exists() or files_read(self._path)[0].is_file()
 
     def _load(self) -> Contents:
         space = read_file(self._path)
@@ -134,6 +149,9 @@ class FileStore(WholeFile):
         """Make room for rows beside the file to be."""
         require_writable(self._path)
         super().create(like)
+
+    def _files(self) -> list[Path]:
+        return files_written(self._path)
 
     def _save(self, contents: Contents) -> None:
         keys = [str(name) for name in contents.ids]

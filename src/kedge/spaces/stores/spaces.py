@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 
-from kedge.errors import InputError
+from kedge.errors import InputError, KedgeError
 from kedge.spaces.embeddings import Embeddings
 from kedge.spaces.selection import Selection, share_of
 from kedge.spaces.stores.address import Address
@@ -43,10 +45,15 @@ def write_space(space: Embeddings, address: Address) -> None:
     with open_store(address) as store:
         if store.exists():
             raise InputError(f"{address}: is there already; choose another name, or delete it with its own client")
-        store.create(Description(len(space), space.dim))
-        for begin in range(0, len(space), _ROWS):
-            keys = list(space.keys[begin : begin + _ROWS])
-            store.write(
-                Batch(keys, np.array(space.vectors[begin : begin + _ROWS], dtype=np.float32), [{} for _ in keys])
-            )
-        store.finish()
+        try:
+            store.create(Description(len(space), space.dim))
+            for begin in range(0, len(space), _ROWS):
+                keys = list(space.keys[begin : begin + _ROWS])
+                store.write(
+                    Batch(keys, np.array(space.vectors[begin : begin + _ROWS], dtype=np.float32), [{} for _ in keys])
+                )
+            store.finish()
+        except BaseException:
+            with suppress(KedgeError, OSError):  # what went wrong first is what is told
+                store.abandon()
+            raise

@@ -8,22 +8,23 @@ ids.jsonl       the id of each, a line of JSON
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kedge.spaces.atomic import atomic_path, require_parent
+from kedge.spaces.atomic import atomic_path, delete_folder, require_parent, writing
 from kedge.spaces.stores.store import Batch, Description, Id
+from kedge.spaces.workshop import HIDDEN
 
 
 class Spool:
     """The rows that were given so far; a kill loses none that `append` has returned for."""
 
     def __init__(self, target: Path) -> None:
-        self._folder = target.with_name(f".kedge-rows-{target.name}")
+        self._target = target
+        self._folder = target.with_name(f"{HIDDEN}rows-{target.name}")
         self._about, self._vectors, self._ids = (
             self._folder / name for name in ("about.json", "vectors.f32", "ids.jsonl")
         )
@@ -36,11 +37,12 @@ class Spool:
     def create(self, like: Description) -> None:
         """Begin."""
         require_parent(self._folder)
-        self._folder.mkdir(exist_ok=True)
-        self._vectors.write_bytes(b"")
-        self._ids.write_bytes(b"")
         self._known = {}
-        with atomic_path(self._about) as temporary:
+        with writing(self._target):
+            self._folder.mkdir(exist_ok=True)
+            self._vectors.write_bytes(b"")
+            self._ids.write_bytes(b"")
+        with writing(self._target), atomic_path(self._about) as temporary:
             temporary.write_text(json.dumps(asdict(like) | {"fields": None, "metadata": dict(like.metadata)}))
 
     def describe(self) -> Description:
@@ -51,10 +53,11 @@ class Spool:
     def append(self, batch: Batch) -> None:
         """Add rows."""
         places = self.places()
-        with self._vectors.open("ab") as stream:
-            stream.write(np.ascontiguousarray(batch.vectors, dtype=np.float32).tobytes())
-        with self._ids.open("a", encoding="utf-8") as stream:
-            stream.writelines(json.dumps(name) + "\n" for name in batch.ids)
+        with writing(self._target):
+            with self._vectors.open("ab") as stream:
+                stream.write(np.ascontiguousarray(batch.vectors, dtype=np.float32).tobytes())
+            with self._ids.open("a", encoding="utf-8") as stream:
+                stream.writelines(json.dumps(name) + "\n" for name in batch.ids)
         places.update({name: len(places) + row for row, name in enumerate(batch.ids)})
 
     def places(self) -> dict[Id, int]:
@@ -81,6 +84,7 @@ class Spool:
         return np.memmap(self._vectors, dtype=np.float32, mode="r").reshape(-1, dim)
 
     def clear(self) -> None:
-        """The file is there: forget the rows."""
-        shutil.rmtree(self._folder)
+        """Forget the rows: the file is there, or is not to be."""
+        if self._folder.is_dir():
+            delete_folder(self._folder)
         self._known = None

@@ -13,7 +13,7 @@ import apsw
 import numpy as np
 import sqlite_vec
 
-from kedge.errors import InputError
+from kedge.errors import InputError, did_you_mean
 from kedge.spaces.atomic import require_parent
 from kedge.spaces.stores.address import Address
 from kedge.spaces.stores.json_payload import PAYLOAD, from_columns, to_columns
@@ -210,7 +210,8 @@ class SqliteVecStore(Store):
             )
         name = self._column or next(iter(vectors), "")
         if name not in vectors:
-            raise InputError(f"{self.address}: there is no such column of vectors; there are {', '.join(vectors)}")
+            near = did_you_mean(name, vectors) or f"; there are {', '.join(vectors)}"
+            raise InputError(f"{self.address}: there is no such column of vectors{near}")
         kind, dim, options = vectors[name].group(2, 3, 4)
         if kind.lower() not in _FLOATS:
             raise InputError(f"{self.address}: only vectors of float32 are read, those of {name} are {kind}")

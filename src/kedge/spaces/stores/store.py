@@ -109,6 +109,9 @@ class Store(ABC):
     def finish(self) -> None:  # noqa: B027
         """Called when everything is written; most stores have nothing left to do then."""
 
+    def abandon(self) -> None:  # noqa: B027
+        """Delete what `create` and `write` made of it, which nobody goes on with; databases are left to clients."""
+
     def close(self) -> None:  # noqa: B027
         """Let go of the client, where it wants that."""
 

@@ -1,0 +1,177 @@
+"""What stored JSON must be, said as types: it is restored to dataclasses, or refused in a line that names the field.
+
+The types are those of the values themselves (`Health`, `Step`, `Schedule`, ...). Bounds are written beside them, as in
+`Annotated[float, Within(0, 1)]`; numbers are finite in any case.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from kedge.errors import InputError
+
+_SHOWN = 60
+# What is nested deeper cannot be written again by every program.
+_DEEPEST = 32
+
+
+@dataclass(frozen=True)
+class Within:
+    """The least and the greatest that a number may be."""
+
+    least: float
+    most: float
+
+
+_FINITE = Within(-sys.float_info.max, sys.float_info.max)
+Share = Annotated[float, Within(0, 1)]
+Count = Annotated[int, Within(0, 2**48)]
+Length = Annotated[float, Within(0, sys.float_info.max)]
+_PLAIN = {bool: "true or false", str: "text", int: "a whole number", float: "a number", NoneType: "null"}
+
+
+def parse_json(text: str | bytes, where: str) -> Any:
+    """What JSON says; without NaN, infinities, names that occur twice in one object, or too deep a nesting."""
+    try:
+        parsed = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_distinct)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where}: not valid JSON ({error})") from error
+    level = [parsed]
+    for _ in range(_DEEPEST):
+        level = [item for outer in level if isinstance(outer, list | dict) for item in _items(outer)]
+    if level:
+        raise InputError(f"{where}: is nested more than {_DEEPEST} deep")
+    return parsed
+
+
+def restore(kind: Any, value: Any, where: str) -> Any:
+    """The value as the type says: dataclasses of objects, everything else as it is.
+
+    Raises `InputError` where it is something else; `where` is what the message names: "FILE:" or "FILE: FIELD".
+    """
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return _number(arguments[0], value, where, arguments[1])
+    if kind in (int, float):
+        return _number(kind, value, where, _FINITE)
+    if origin in (Union, UnionType):
+        return _any_of(arguments, value, where)
+    if is_dataclass(kind):
+        return _record(kind, value, where)
+    fits: bool
+    if origin is Literal:
+        fits = isinstance(value, str) and value in arguments
+    elif origin in (list, tuple, Sequence):
+        fits = isinstance(value, list)
+    elif origin in (dict, Mapping):
+        fits = isinstance(value, dict)
+    else:
+        fits = kind is Any or (kind in _PLAIN and isinstance(value, kind) and _is_unicode(value))
+    if not fits:
+        raise _wrong(kind, value, where)
+    if origin in (list, tuple, Sequence):
+        items = [restore(arguments[0], item, f"{where}[{place}]") for place, item in enumerate(value)]
+        return tuple(items) if origin is tuple else items
+    if origin in (dict, Mapping):
+        return {name: restore(arguments[1], item, _field(where, name)) for name, item in value.items()}
+    return value
+
+
+def _record(kind: Any, value: Any, where: str) -> Any:
+    """A dataclass of an object that has all of its fields, but those with a default, and no others."""
+    if not isinstance(value, dict):
+        raise _wrong(kind, value, where)
+    kinds = _kinds_of(kind)
+    needed = {field.name for field in fields(kind) if field.default is MISSING and field.default_factory is MISSING}
+    missing, unknown = sorted(needed - set(value)), sorted(set(value) - set(kinds))
+    if missing:
+        raise InputError(f"{_field(where, missing[0])}: is missing")
+    if unknown:
+        raise InputError(f"{_field(where, unknown[0])}: is no field of it; there are {', '.join(kinds)}")
+    restored = {name: restore(kinds[name], item, _field(where, name)) for name, item in value.items()}
+    try:
+        return kind(**restored)
+    except InputError as error:  # of those that check themselves
+        raise InputError(f"{where.removesuffix(':')}: {error}") from error
+
+
+@cache
+def _kinds_of(kind: Any) -> dict[str, Any]:
+    hints = get_type_hints(kind, include_extras=True)
+    return {field.name: hints[field.name] for field in fields(kind)}
+
+
+def _any_of(kinds: Sequence[Any], value: Any, where: str) -> Any:
+    if value is None and NoneType in kinds:
+        return None
+    others = [kind for kind in kinds if kind is not NoneType]
+    if len(others) == 1:
+        return restore(others[0], value, where)
+    for kind in others:
+        try:
+            return restore(kind, value, where)
+        except InputError:
+            continue
+    raise _wrong(Union[tuple(kinds)], value, where)  # noqa: UP007 - of a list that is not known beforehand
+
+
+def _number(kind: type, value: Any, where: str, bounds: Within) -> int | float:
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    # Comparing neither overflows, whatever the number, nor holds for NaN.
+    if (whole or (kind is float and isinstance(value, float))) and bounds.least <= value <= bounds.most:
+        return value
+    raise _wrong(Annotated[kind, bounds], value, where)
+
+
+def _wrong(kind: Any, value: Any, where: str) -> InputError:
+    received = "a list" if isinstance(value, list) else "an object" if isinstance(value, dict) else json.dumps(value)
+    received = received if len(received) <= _SHOWN else f"{received[:_SHOWN]}..."
+    return InputError(f"{where.removesuffix(':')}: must be {_told(kind)}, got {received}")
+
+
+def _told(kind: Any) -> str:
+    """What a type asks for, in words."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        bounds = arguments[1]
+        told = _PLAIN[arguments[0]]
+        return told if bounds == _FINITE else f"{told} from {bounds.least:.16g} to {bounds.most:.16g}"
+    if origin in (Union, UnionType):
+        return " or ".join(_told(one) for one in arguments)
+    if origin is Literal:
+        return " or ".join(map(repr, arguments))
+    if origin in (list, tuple, Sequence):
+        return "a list"
+    return _PLAIN.get(kind, "an object")
+
+
+def _field(where: str, name: str) -> str:
+    name = name if name.isidentifier() else repr(name)
+    return f"{where} {name}" if where.endswith(":") else f"{where}.{name}"
+
+
+def _is_unicode(value: Any) -> bool:
+    """Whether a text, if it is one, can be written: JSON may name halves of characters."""
+    return not isinstance(value, str) or value == value.encode("utf-8", "replace").decode("utf-8")
+
+
+def _items(outer: list[Any] | dict[str, Any]) -> Iterable[Any]:
+    return outer.values() if isinstance(outer, dict) else outer
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number")
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{max(names, key=names.count)!r} occurs twice")
+    return found

@@ -1,0 +1,49 @@
+"""Optional packages: what to install where one is absent, and why one that is there cannot be imported."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kedge.errors import MissingExtraError
+
+_LONGEST = 300
+
+
+@contextmanager
+def needing(what: str, *packages: str, install: str, otherwise: str = "") -> Iterator[None]:
+    """Turn what goes wrong with the imports inside into one `MissingExtraError`.
+
+    Parameters
+    ----------
+    what : str
+        The beginning of the message, such as "ONNX files need".
+    packages : str
+        What is imported, by the names in `import` statements.
+    install : str
+        What pip is to install, such as "kedge[onnx]"; several are separated by spaces.
+    otherwise : str
+        The end of the message: what one can do without.
+    """
+    try:
+        yield
+    except Exception as error:
+        # Not only ImportError: a torchvision built for another torch fails with a RuntimeError.
+        needs = f"{what} {' and '.join(packages)}"
+        if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in packages:
+            raise MissingExtraError(f"{needs}: pip install {shlex.join(install.split())}{otherwise}") from error
+        raise MissingExtraError(f"{needs}, which is installed but cannot be imported ({reason_of(error)})") from error
+
+
+def reason_of(error: BaseException) -> str:
+    """What an error says, and what caused it first, in one line: libraries wrap the errors of what they import."""
+    first = error
+    while first.__cause__ is not None:
+        first = first.__cause__
+    return "; because ".join(dict.fromkeys([_in_one_line(error), _in_one_line(first)]))
+
+
+def _in_one_line(error: BaseException) -> str:
+    told = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+    return told if len(told) <= _LONGEST else told[:_LONGEST] + " ..."

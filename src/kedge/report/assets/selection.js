@@ -1,0 +1,44 @@
+"use strict";
+/* Rows that were selected: inside an area drawn on a picture, or of one colour. */
+
+const MOST_CORNERS = 60;
+
+/* Of the rows of X and of Y, 1 for those selected; a pair is selected by either of its rows. */
+function selectedRows({ keys, pairs }, holds) {
+  const [left, right] = keys.map((each, number) => Uint8Array.from(each, (_, row) => Number(holds(number, row))));
+  for (let row = 0; row < pairs; row++) left[row] = right[row] = left[row] | right[row];
+  return [left, right];
+}
+
+/* Whether a point is inside an area: a line from it to the left crosses the border an odd number of times. */
+function isInside(x, y, corners) {
+  let inside = false;
+  for (let here = 0, before = corners.length - 1; here < corners.length; before = here++) {
+    const [[x1, y1], [x2, y2]] = [corners[here], corners[before]];
+    if (y1 > y !== y2 > y && x > x1 + (y - y1) / (y2 - y1) * (x2 - x1)) inside = !inside;
+  }
+  return inside;
+}
+
+/* The corners of what was drawn by lasso or as a box, in whole numbers, and not too many to send. */
+function cornersOf({ lassoPoints, range }) {
+  const [xs, ys] = lassoPoints
+    ? [lassoPoints.x, lassoPoints.y]
+    : [[range.x[0], range.x[1], range.x[1], range.x[0]], [range.y[0], range.y[0], range.y[1], range.y[1]]];
+  const stride = Math.ceil(xs.length / MOST_CORNERS);
+  return xs.map((x, place) => [Math.round(x), Math.round(ys[place])]).filter((_, place) => place % stride === 0);
+}
+
+/* What was selected in words, with a way back, at the picture and at the table. */
+function tellSelected({ keys, pairs }, selected) {
+  const count = (rows) => rows.reduce((sum, each) => sum + each, 0);
+  const told = (number, one, many) => `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
+  document.querySelectorAll(".selected").forEach((line) => {
+    line.hidden = !selected;
+    if (!selected) return;
+    const both = count(selected[0].slice(0, pairs));
+    const alone = count(selected[0]) + count(selected[1]) - 2 * both;
+    const of = keys.some((each) => each.length > pairs) ? ` and ${told(alone, "row in no pair", "rows in no pair")}` : "";
+    line.querySelector("span").textContent = `${told(both, "pair", "pairs")}${of} selected`;
+  });
+}

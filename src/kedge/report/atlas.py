@@ -1,0 +1,141 @@
+"""Both spaces as a table for embedding-atlas: where each row lies, what it is near to, and what the run says of it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from itertools import compress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kedge.discovery import AnchorDiscovery
+from kedge.extras import needing
+from kedge.report.flat import Places, draw_sample, flatten_together
+from kedge.report.layout import lay_out
+from kedge.report.neighbourhoods import Neighbourhoods, Side, shared_directions
+from kedge.spaces import Embeddings
+from kedge.spaces.atomic import atomic_path
+from kedge.spaces.conversion import SpaceLike
+
+_NEIGHBOURS = 8
+
+
+def require_pyarrow() -> None:
+    """Say how to get what the file is written with, where it is not there."""
+    with needing("Parquet files need", "pyarrow", install="kedge[parquet]"):
+        import pyarrow.parquet  # noqa: F401
+
+
+def write_atlas(
+    path: str | Path,
+    discovery: AnchorDiscovery,
+    x: SpaceLike,
+    y: SpaceLike,
+    *,
+    most: int,
+    labels: Mapping[str, str] | None = None,
+    layout: bool = False,
+) -> int:
+    """Write a Parquet file that embedding-atlas opens, and return how many rows it has: X's, and after them Y's.
+
+    Columns: `key`; `space`, X or Y; `role`, the first of suspect seed, seed, anchor, pair and unmatched that is true;
+    `partner` and `confidence`, null where there is none; `label`, where labels are given; `projection_x` and
+    `projection_y`, places of both spaces in the same picture; `neighbors`, rows of this table and how far they are,
+    which is 1 less the similarity: the nearest of the own space by cosine, and those of the other that are likeliest
+    the same item.
+
+    Parameters
+    ----------
+    path : path
+        File to write; complete or not at all.
+    discovery, x, y
+        A fitted discovery and the spaces it was fitted on.
+    most : int
+        Rows of a space that are written at most; of larger spaces a random part is.
+    labels : mapping, optional
+        Labels by key, of rows of X, Y or both.
+    layout : bool
+        Whether places are those of t-SNE, which takes a minute or more where rows are many, instead of the two leading
+        axes of shared coordinates.
+    """
+    require_pyarrow()
+    import pyarrow as pa
+    from pyarrow.parquet import write_table
+
+    discovery, x, y = discovery.in_texts(x, y)
+    sample = draw_sample(discovery, x, y, most)
+    drawn_x, drawn_y = x.take(sample.rows_x), y.take(sample.rows_y)
+    keys_x, keys_y = list(drawn_x.keys), list(drawn_y.keys)
+    pairs, confidence = len(sample.pair_numbers), discovery.pair_confidence_[sample.pair_numbers].tolist()
+    told_x = _told_of("x", discovery, keys_x, keys_y[:pairs], confidence)
+    told_y = _told_of("y", discovery, keys_y, keys_x[:pairs], confidence)
+    columns = {name: pa.array(told_x[name] + told_y[name]) for name in told_x}
+    if labels is not None:
+        columns["label"] = pa.array([labels.get(key) for key in keys_x + keys_y], pa.string())
+    places = np.concatenate((lay_out if layout else _linear)(discovery, drawn_x, drawn_y))
+    columns["projection_x"], columns["projection_y"] = map(pa.array, places.T)
+    ids, distances = _neighbours(discovery, drawn_x, drawn_y)
+    columns["neighbors"] = pa.StructArray.from_arrays([pa.array(ids), pa.array(distances)], ["ids", "distances"])
+    with atomic_path(Path(path)) as temporary:
+        write_table(pa.table(columns), temporary)
+    return len(columns["key"])
+
+
+def opening_command(path: str | Path) -> str:
+    """How embedding-atlas is told to open such a file."""
+    columns = "--text key --x projection_x --y projection_y --neighbors neighbors"
+    return f"embedding-atlas {shlex.quote(str(path))} {columns}"
+
+
+def _told_of(
+    side: Side, discovery: AnchorDiscovery, keys: list[str], partners: list[str], confidence: list[float]
+) -> dict[str, list[Any]]:
+    """Columns for some rows of a space; the first have these partners with this confidence, the others have none."""
+
+    def of_this_side(pairs: Any) -> set[str]:
+        return {pair[0 if side == "x" else 1] for pair in pairs}
+
+    suspects = of_this_side(compress(discovery.seed_keys_, discovery.seed_is_suspect_))
+    seeds, anchors = of_this_side(discovery.seed_keys_), of_this_side(discovery.anchor_keys_)
+    roles = ["pair"] * len(partners) + ["unmatched"] * (len(keys) - len(partners))
+    for number, key in enumerate(keys):
+        for role, those in (("suspect seed", suspects), ("seed", seeds), ("anchor", anchors)):
+            if key in those:
+                roles[number] = role
+                break
+    alone = [None] * (len(keys) - len(partners))
+    return {
+        "key": keys,
+        "space": [side.upper()] * len(keys),
+        "role": roles,
+        "partner": partners + alone,
+        "confidence": confidence + alone,
+    }
+
+
+def _linear(discovery: AnchorDiscovery, x: Embeddings, y: Embeddings) -> Places:
+    """Places (n, 2) and (m, 2) along the two leading axes of X in shared coordinates."""
+    directions = shared_directions(discovery, x, y).numpy()
+    return flatten_together(directions[: len(x)], directions[len(x) :])
+
+
+def _neighbours(
+    discovery: AnchorDiscovery, x: Embeddings, y: Embeddings
+) -> tuple[list[NDArray[np.int64]], list[NDArray[np.float32]]]:
+    """For each row of the table the rows it is near to, nearest first, and how far they are."""
+    neighbourhoods = Neighbourhoods(discovery, x, y)
+    ids: list[NDArray[np.int64]] = []
+    distances: list[NDArray[np.float32]] = []
+    sides: tuple[tuple[Side, Embeddings, int, int], ...] = (("x", x, 0, len(x)), ("y", y, len(x), 0))
+    for side, space, begin, other_begin in sides:
+        own = neighbourhoods.within(side, np.arange(len(space)), _NEIGHBOURS)
+        across = neighbourhoods.across(side, np.arange(len(space)), _NEIGHBOURS)
+        rows = np.concatenate([own.rows + begin, across.rows + other_begin], axis=1)
+        far = 1 - np.concatenate([own.similarity, across.similarity], axis=1)
+        order = far.argsort(axis=1, kind="stable")
+        ids.extend(np.take_along_axis(rows, order, axis=1))
+        distances.extend(np.take_along_axis(far, order, axis=1))
+    return ids, distances

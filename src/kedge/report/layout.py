@@ -1,0 +1,48 @@
+"""A layout that shows structure, beside the linear ones: t-SNE."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kedge.discovery import AnchorDiscovery
+from kedge.extras import needing
+from kedge.report.flat import Places
+from kedge.report.neighbourhoods import shared_directions
+from kedge.spaces import Embeddings
+
+LAYOUT = "t-SNE"
+LAYOUT_TOLD = "t-SNE of the shared coordinates, both spaces together: near means near, far means little."
+
+_FEWEST_ROWS = 8  # fewer have no neighbourhoods to keep
+_PERPLEXITY = 30
+
+
+def require_layout() -> None:
+    """Say how to get what the layout is made with, where it is not there."""
+    with needing("the layout needs", "openTSNE", install="kedge[layout]"):
+        import openTSNE  # noqa: F401
+
+
+def lay_out(discovery: AnchorDiscovery, x: Embeddings, y: Embeddings, random_state: int = 0) -> Places:
+    """Places (n, 2) and (m, 2) of all rows of X and Y, fitted to both at once: partners come to lie together.
+
+    Takes minutes where rows are many. `random_state` seeds it.
+    """
+    require_layout()
+    from openTSNE import TSNE
+
+    rows = shared_directions(discovery, x, y).numpy()
+    if len(rows) < _FEWEST_ROWS:
+        places = np.zeros((len(rows), 2), dtype=np.float32)
+    else:
+        perplexity = min(_PERPLEXITY, (len(rows) - 1) / 3)
+        fitted = TSNE(perplexity=perplexity, n_jobs=-1, random_state=random_state).fit(rows)
+        places = _centred(np.asarray(fitted, dtype=np.float32))
+    return places[: len(x)], places[len(x) :]
+
+
+def _centred(places: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Places with the middle of their extent at the origin, so that they fill the picture."""
+    middle = (places.min(axis=0) + places.max(axis=0)) / 2
+    return places - middle
