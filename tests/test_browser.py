@@ -374,7 +374,7 @@ def test_the_last_question_counts(visit, report):
             };
         }"""
     )
-    buttons = page.locator("#table tbody button")
+    buttons = page.locator("#table tbody td:first-child button")
     names = buttons.all_inner_texts()
     buttons.nth(0).click()
     buttons.nth(1).click()

@@ -362,7 +362,7 @@ def test_keys_and_rows_in_other_clothes(words, word_seeds, fitted):
     for seeds in (np.array(word_seeds), torch.from_numpy(fitted.seeds_)):
         again = AnchorDiscovery(n_anchors=100, device="cpu").fit(*words, seeds)
         assert again.seed_keys_ == fitted.seed_keys_
-    with pytest.raises(InputError, match="two keys each, got"):
+    with pytest.raises(InputError, match="number 2 is .'music',."):
         AnchorDiscovery().fit(*words, [("water", "water"), ("music",)])
 
 

@@ -300,7 +300,7 @@ outcomes = {}
 for name, (arguments, failure) in json.load(sys.stdin).items():
     arguments = [*arguments, "--out", name]
     failed = run(arguments, failure)
-    left = sorted(path.name for path in Path().iterdir() if name in path.name)
+    left = sorted(path.name for path in Path().iterdir() if name in path.name or path.name.startswith(".kedge-"))
     resumed = run([*arguments, "--resume"]) if failure and name not in left else None
     outcomes[name] = {"failed": failed, "left": left, "resumed": resumed}
 print(json.dumps(outcomes))
@@ -410,15 +410,20 @@ def test_a_failure_at_any_stage_stops_all_and_two_others_go_on(bring_about, fail
     assert "kedge: error: another of the processes that share this work has stopped" in failed["told"][survivor]
     assert killed or "kedge: error: not enough memory" in failed["told"][failure.rank]
     assert not any("Traceback" in told for told in failed["told"])
-    # Nothing is there but what can be gone on from; only who is killed while it writes leaves a hidden folder behind.
+    # Nothing is there but what can be gone on from; who is killed leaves the files of its locks, which lock nothing any
+    # more, and while it writes a hidden folder.
+    locks = [entry for entry in left if entry.endswith(".kedge-lock")]
+    assert not locks or (killed and failure.rank == 0)
     hidden = [entry for entry in left if entry.startswith(".kedge-")]
     assert len(hidden) == (killed and failure.event == "writing")
     kept = failure.event not in ("reading", "loading")
-    assert [entry for entry in left if entry not in hidden] == ([f"{failure.name}.checkpoint"] if kept else [])
+    assert set(left) - set(hidden) - set(locks) == ({f"{failure.name}.checkpoint"} if kept else set())
     assert resumed["codes"] == [0, 0], resumed["told"]
     assert ("going on from" in resumed["told"][0]) == kept
     assert same_run(path / failure.name, path / "".join(["undisturbed", *failure.options]))
-    assert not (path / f"{failure.name}.checkpoint").exists()
+    lost = (f"{failure.name}.checkpoint", f".{failure.name}.kedge-lock", f".{failure.name}.checkpoint.kedge-lock")
+    assert not any((path / name).exists() for name in lost)
+    assert not list(path.glob(".kedge-*"))
 
 
 @pytest.mark.thorough

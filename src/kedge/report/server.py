@@ -93,17 +93,21 @@ class Server:
             from waitress import create_server
         logging.getLogger("waitress").setLevel(logging.ERROR)  # that questions wait for each other is no news
         self._connections: dict[int, Any] = {}
-        self._listener = create_server(
-            application,
-            self._connections,
-            host=LOOPBACK,
-            port=port,
-            ident="kedge",
-            channel_timeout=_IDLE_SECONDS,
-            cleanup_interval=_IDLE_SECONDS // 3,
-            log_socket_errors=False,
-            **_LIMITS,
-        )
+        try:
+            self._listener = create_server(
+                application,
+                self._connections,
+                host=LOOPBACK,
+                port=port,
+                ident="kedge",
+                channel_timeout=_IDLE_SECONDS,
+                cleanup_interval=_IDLE_SECONDS // 3,
+                log_socket_errors=False,
+                **_LIMITS,
+            )
+        except OSError:  # the port is taken
+            self._close_connections()
+            raise
         self.server_port = int(self._listener.effective_port)
         self.hosts = [f"{name}:{self.server_port}" for name in (LOOPBACK, "localhost")]
         if self.server_port == HTTP_PORT:  # which browsers leave out
