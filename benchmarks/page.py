@@ -117,9 +117,9 @@ def explore(rows: int, repeats: int, dim: int = 100, fitted_to: int = 5000) -> N
 
 def make(folder: Path, options: tuple[str, ...]) -> float:
     """Wall seconds of the whole command."""
-    files = [str(folder / name) for name in ("run", "x.npz", "y.npz")]
+    run, x, y, page = (str(folder / name) for name in ("run", "x.npz", "y.npz", "page.html"))
     began = time.perf_counter()
-    command = [sys.executable, "-m", "kedge", "report", *files, *options, "-o", str(folder / "page.html")]
+    command = [sys.executable, "-m", "kedge", "report", run, x, y, *options, "-o", page, "--overwrite"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return time.perf_counter() - began
 
