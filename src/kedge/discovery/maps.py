@@ -204,11 +204,12 @@ class _Trial:
         queries = denormalise(unit(self.queries @ matrix.to(self.queries.dtype)), self.centre)
         parts = []
         for rows, similarity in row_blocks(queries, self.index, self.budget):
-            own = similarity.gather(1, self.partners[rows, None])
-            rank = (similarity > own).sum(dim=1) + 1
             theirs = self.partners_nearest[rows]
             nearest = similarity.topk(theirs.shape[1], dim=1).indices
             shared = (nearest[:, :, None] == theirs[:, None, :]).any(dim=2).double().mean(dim=1)
+            # Counted in place: the sum of a mask would hold it once more as integers, twice as large as the block.
+            own = similarity.gather(1, self.partners[rows, None])
+            rank = similarity.gt_(own).sum(dim=1) + 1
             parts.append(torch.stack([1 / rank.double(), shared]))
         return torch.cat(parts, dim=1)
 
