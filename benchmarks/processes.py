@@ -107,7 +107,7 @@ def discover(start: list[str], folder: Path, count: int, device: str) -> float:
     options = ["--seeds", str(folder / "seeds.tsv"), "--out", str(folder / f"run{count}"), "--overwrite"]
     began = time.perf_counter()
     subprocess.run(
-        [*start, "-m", "kedge", "discover", *files, *options, "--device", device],
+        [*start, "-m", "kedge", "discover", *files, *options, "--device", device, "--exact"],
         check=True,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

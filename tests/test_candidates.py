@@ -28,7 +28,7 @@ from kedge.matching import (
 )
 from kedge.matching import candidates as candidates_module
 from kedge.matching import rows as rows_module
-from kedge.matching.candidates import KEPT, _best_places, _bits, _Found, _merged, _similarities
+from kedge.matching.candidates import KEPT, KEPT_ONCE, _best_places, _bits, _Found, _merged, _similarities
 from kedge.matching.clusters import ROWS_IN_A_CLUSTER, Clusters, nearest_centres
 
 SMALL_BUDGET = 100_000  # some rows a block
@@ -141,6 +141,14 @@ def cloud(n: int = 2000, dim: int = 32) -> tuple[torch.Tensor, torch.Tensor]:
     return unit(x), unit(y[: n * 3 // 4])
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _always_by_clusters():
+    """However few rows there are; otherwise so few would all be compared once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(candidates_module, "_QUICK_ONCE", {"cpu": 0})
+        yield
+
+
 @pytest.mark.parametrize("make", [clustered, partial(clustered, n=1500, dim=80, noise=0.5, seed=9), cloud])
 def test_the_nearest_of_nearly_all_rows_are_among_their_candidates(make):
     """Also where there are more axes than clusters are made in."""
@@ -206,6 +214,16 @@ def test_with_few_rows_the_candidates_are_the_nearest(n, m, seed):
             assert set(row) - {-1} == set(nearest)
 
 
+def test_where_comparing_all_rows_once_is_quick_the_candidates_are_the_nearest(monkeypatch):
+    x, y = rows(300), rows(200, seed=1)
+    monkeypatch.setattr(candidates_module, "_QUICK_ONCE", {"cpu": len(x) * len(y)})
+    found = find_candidates(x, y, budget=SMALL_BUDGET)
+    for candidates, similarity in ((found.of_a, x @ y.T), (found.of_b, y @ x.T)):
+        assert candidates.tolist() == similarity.topk(KEPT_ONCE["cpu"], dim=1).indices.tolist()
+    assert found.probes == 0
+    assert find_candidates(x, rows(201, seed=1)).probes > 0  # one row too many
+
+
 def test_no_candidate_is_lost_to_a_place_that_was_never_filled():
     """Row 0 too, of which a search knows nothing that found fewer rows than it keeps."""
     one, other = _Found.nothing(1, torch.zeros(1)), _Found.nothing(1, torch.zeros(1))
@@ -260,9 +278,9 @@ def test_nearest_of_parts_is_that_of_all():
 
 def test_exact_is_quick_up_to_a_number_of_pairs(monkeypatch):
     cpu = torch.device("cpu")
-    assert exact_is_quick(30_000, 30_000, cpu)
-    assert not exact_is_quick(30_001, 30_000, cpu)
-    assert exact_is_quick(100, 9_000_000, cpu)
+    assert exact_is_quick(15_000, 15_000, cpu)
+    assert not exact_is_quick(15_001, 15_000, cpu)
+    assert exact_is_quick(100, 2_000_000, cpu)
     monkeypatch.setattr(candidates_module, "_QUICK", {"cpu": 99})
     assert not exact_is_quick(10, 10, cpu)
 

@@ -39,11 +39,14 @@ SEEDS = [(row, row) for row in range(15)]
 
 
 @contextmanager
-def small_limits(*, quick: int | None = None, finish: tuple[int, int] | None = None) -> Iterator[None]:
-    """So many pairs of rows are few enough to compare them all; so many rows to finish on, and of X where not."""
+def small_limits(*, quick: int | None = None, once: int = 0, finish: tuple[int, int] | None = None) -> Iterator[None]:
+    """So many pairs of rows are few enough to compare them all, or to do that once; so many rows to finish on, and of X
+    where not.
+    """
     with pytest.MonkeyPatch.context() as patch:
         if quick is not None:
             patch.setattr(candidates, "_QUICK", {"cpu": quick, "cuda": quick})
+            patch.setattr(candidates, "_QUICK_ONCE", {"cpu": once, "cuda": once})
         if finish is not None:
             patch.setattr(alternation, "FINISH_ROWS", finish[0])
             patch.setattr(alternation, "FINISH_ROWS_OF_X", finish[1])
@@ -114,6 +117,14 @@ def test_a_discovery_through_candidates_finds_what_an_exact_one_does(approximate
     assert found.as_exact_.share_of_pairs >= found.as_exact_.share
 
 
+def test_candidates_among_all_rows_compared_once_lead_to_nearly_the_same(spaces, exact):
+    with small_limits(quick=0, once=ROWS**2):
+        found = fit(spaces)
+    assert found.as_exact_.share > 0.99
+    assert (found.match_ == exact.match_).mean() > 0.995
+    assert right(found) >= right(exact) - 0.002 * ROWS
+
+
 def test_candidates_without_a_part_to_finish_on(rotated):
     """The limits are independent of each other."""
     with small_limits(quick=300**2 - 1):
@@ -162,6 +173,29 @@ def test_a_stopped_discovery_through_candidates_goes_on_to_the_same_result(appro
         path.unlink()
     with small_limits(quick=0, finish=(1000, 900)):
         assert_same_result(fit(spaces, checkpoint=tmp_path / "states"), undisturbed)
+
+
+@pytest.mark.parametrize(
+    ("noise", "lost"),
+    [
+        (0.1, ()),  # it settles
+        (0.1, ("all-finished",)),
+        (0.1, ("all-finished", "all-candidates-again")),
+        (0.5, ("all-finished",)),  # it does not
+    ],
+)
+def test_candidates_that_miss_partners_are_looked_for_again(rotated, tmp_path, monkeypatch, noise, lost):
+    """Once, by the reading that has become better meanwhile; and when stopped before or after, with the same result."""
+    monkeypatch.setattr(annealing, "_AS_EXACT", 1.01)
+    states = tmp_path / "states"
+    spaces = *rotated(noise=noise), SEEDS
+    with small_limits(quick=0, finish=(200, 150)):
+        found = fit(spaces, checkpoint=states)
+        kept = {path.name.removeprefix("attempt-1-").removesuffix(".safetensors") for path in states.iterdir()}
+        assert {"all-candidates", "all-candidates-again", "all-finished"} <= kept
+        for name in ("confidence", *lost) if lost else ():
+            next(states.glob(f"*{name}.safetensors")).unlink()
+        assert_same_result(fit(spaces, checkpoint=states), found)
 
 
 @pytest.mark.parametrize("exactly_first", [True, False])

@@ -111,7 +111,7 @@ map or with --require pairs the pairs, is not vouched for (see --force); torchru
     parser.add_argument(
         "--exact",
         action="store_true",
-        help="compare all rows with all, also where candidates would be quicker (more than some 30,000 rows on a CPU)",
+        help="compare all rows with all, also where candidates would be quicker (more than some 15,000 rows on a CPU)",
     )
     parser.add_argument("--no-center", action="store_true", help="do not take the mean off the spaces")
     parser.add_argument(

@@ -44,6 +44,10 @@ _SOFT_ROUNDS, _WARM, _COOL = 15, 0.1, 0.04
 _SHARP = 0.8
 # The hard finish stops when the share of mutual pairs moves by less.
 _SETTLED = 0.002
+# Where fewer rows have the partner that they have among all, candidates are looked for again.
+_AS_EXACT = 0.99
+# Under which names they are kept, the first ones and those that were looked for again.
+_CANDIDATES = {False: "candidates", True: "candidates-again"}
 
 
 def leading_axes(rows: Rows, rank: int) -> Tensor:
@@ -158,20 +162,24 @@ def finish(
 
     Each matches the rows as they are read, and fits the pair model to the pairs that are probably right, by which the
     next round reads; to all mutual pairs, where such are few. `share_before` is that of the match which the first
-    reading was fitted to, if there was one.
+    reading was fitted to, if there was one. Candidates, where not all rows are compared, are looked for in the first
+    round, and once more when the share has settled, or halfway, if by then too few rows have the partner that they have
+    among all.
     """
     device, sizes, dims = problem.y.device, (len(problem.x), len(problem.y)), (problem.x.dim, problem.y.dim)
-    candidates = None
-    if not problem.exact:  # candidates are looked for once
-        found = journal.recall("candidates", device, candidates_kept(*sizes))
-        candidates = None if found is None else candidates_from(found)
-    kept = finished = None
-    if (candidates is None) == problem.exact:
-        finished = journal.recall("finished", device, match_kept(*sizes, settled=Array((), "BOOL")))
-        last = Array((), "I64", least=1, most=rounds - 1)
-        kept = journal.recall("finish", device, model_kept(*dims, round=last, share=Array((), least=0, most=1)))
-    if finished is not None:
-        return Finished(match_from(finished), bool(finished["settled"]), candidates)
+    yes_or_no = Array((), "BOOL")
+    last, known_share = Array((), "I64", least=1, most=rounds - 1), Array((), least=0, most=1)
+    expected = model_kept(*dims, round=last, share=known_share, again=yes_or_no)
+    kept = journal.recall("finish", device, expected)
+    again = kept is not None and bool(kept["again"])
+    found = None if problem.exact else journal.recall(_CANDIDATES[again], device, candidates_kept(*sizes))
+    candidates = None if found is None else candidates_from(found)
+    if problem.exact or candidates is not None:
+        finished = journal.recall("finished", device, match_kept(*sizes, settled=yes_or_no))
+        if finished is not None:
+            return Finished(match_from(finished), bool(finished["settled"]), candidates)
+    elif not again:  # without the candidates of the rounds before
+        kept = None
     reading: Reading
     if kept is None:
         done, reading, share = 0, start(), share_before
@@ -181,15 +189,21 @@ def finish(
         compared = compare(problem, reading, candidates)
         if candidates is None and compared.candidates is not None:
             candidates = compared.candidates
-            journal.keep("candidates", **candidates_state(candidates))
+            journal.keep(_CANDIDATES[again], **candidates_state(candidates))
         match = compared.match()
         previous, share = share, float(match.mutual.float().mean())
         journal.tell(Step("finish", index, rounds, {"mutual": share}))
         settled = share > 0 and abs(share - previous) < _SETTLED
-        if settled or index == rounds:
+        if index == rounds:
             break
+        if settled or index == rounds // 2:
+            agreement = None if again else compared.as_exact(match)
+            if agreement is not None and agreement.share < _AS_EXACT:
+                again, candidates = True, None
+            elif settled:
+                break
         reading = next_reading(problem, match, probable_rows(compared, match))
-        journal.keep("finish", round=index, share=share, **model_state(reading))
+        journal.keep("finish", round=index, share=share, again=again, **model_state(reading))
     journal.keep("finished", settled=settled, **match_state(match))
     return Finished(match, settled, candidates)
 

@@ -92,7 +92,7 @@ class AnchorDiscovery(FittedDiscovery):
     precision : {"tf32", "bf16", "float32"}
         What matching multiplies in on a GPU (it adds up in float32); a CPU always uses float32.
     exact : bool
-        Compare all rows with all, however long it takes. Otherwise, where there are more than some 30,000 rows on a CPU
+        Compare all rows with all, however long it takes. Otherwise, where there are more than some 15,000 rows on a CPU
         (200,000 on a GPU), a row is compared with candidates, and `as_exact_` says how often that came to the same.
     random_state : int, generator of NumPy or None
         The same number gives the same answer on the same machine. A generator is asked for one number, and None stands

@@ -40,6 +40,8 @@ RECOGNISED_SCALE = 2.0
 """Half of the rows recognised make a score of 1; closeness and agreement are scores as they are."""
 
 _SAMPLE = 4000
+# What noise can be fitted to depends on the rows a dimension: with so many, fewer rows show it as well.
+_ILLUSION_ROWS, _ILLUSION_ROWS_PER_DIM = 2000, 8
 _RIVALS = 3
 _ROUNDS = Schedule(sample_size=_SAMPLE, anneal_rounds=20, epsilon_end=0.04, finish_rounds=4, parts=1)
 _ROUNDS_APART = Schedule(anneal_rounds=10, epsilon_start=0.06, epsilon_end=0.04, parts=1)
@@ -120,7 +122,8 @@ class Judge:
     @cached_property
     def _illusion(self) -> float:
         """The share of rows that seem to recognise a counterpart after a random start."""
-        ground = self._ground
+        rows = max(_ILLUSION_ROWS, _ILLUSION_ROWS_PER_DIM * max(self._problem.x.dim, self._problem.y.dim))
+        ground = self._ground_of(min(rows, _SAMPLE))
 
         def measure() -> dict[str, Tensor]:
             rotation = ground.annealed(_random_rotation(ground.x, ground.y, self._generator()))
@@ -156,7 +159,10 @@ class Judge:
 
     @cached_property
     def _ground(self) -> _Ground:
-        return _Ground.of(self._problem.without_seeds().sample(_SAMPLE, self._generator()), self._random_state)
+        return self._ground_of(_SAMPLE)
+
+    def _ground_of(self, rows: int) -> _Ground:
+        return _Ground.of(self._problem.without_seeds().sample(rows, self._generator()), self._random_state)
 
     @cached_property
     def _random_rivals(self) -> list[_Candidate]:

@@ -23,10 +23,13 @@ from kedge.matching.rows import as_rows
 KEPT = 16
 """Candidates that are kept for each row."""
 
+KEPT_ONCE = {"cpu": 32, "cuda": KEPT}
+"""The same where all rows were compared once; the kernels of a GPU keep no more."""
+
 # Pairs of rows, n times m, up to which comparing all of them again and again is quick; and up to which comparing all
 # of them once is quicker than clusters are.
-_QUICK = {"cpu": 30_000**2, "cuda": 200_000**2}
-_QUICK_ONCE = {"cpu": 0, "cuda": 2_000_000**2}
+_QUICK = {"cpu": 15_000**2, "cuda": 200_000**2}
+_QUICK_ONCE = {"cpu": 30_000**2, "cuda": 2_000_000**2}
 # Clusters are made in so many leading axes: the others tell neighbours apart, but not regions.
 _AXES = 64
 _POINTS_FOR_AXES = 20_000
@@ -68,7 +71,8 @@ def find_candidates(a: Tensor, b: Tensor, *, biases: int = 0, budget: int = DEFA
     """
     if len(a) * len(b) <= _QUICK_ONCE[a.device.type]:
         of_a, of_b = (
-            nearest_of(left.float(), as_rows(right).parts(), KEPT, budget)[1] for left, right in ((a, b), (b, a))
+            nearest_of(left.float(), as_rows(right).parts(), KEPT_ONCE[a.device.type], budget)[1]
+            for left, right in ((a, b), (b, a))
         )
         return Candidates(of_a.int(), of_b.int(), 0)
     axes = _leading_axes(b, biases)

@@ -101,14 +101,15 @@ def write_report(
     drawn_x, drawn_y = x.take(sample.rows_x), y.take(sample.rows_y)
     if layout:
         data["views"].append(layout_view(lay_out(discovery, drawn_x, drawn_y)))
-    data["near"] = neighbours_of(Neighbourhoods(discovery, drawn_x, drawn_y), (len(drawn_x), len(drawn_y)))
+    near = neighbours_of(Neighbourhoods(discovery, drawn_x, drawn_y), (len(drawn_x), len(drawn_y)))
     page = _render(
         words_of(discovery, x, y, sample, gold, run, rehearsal),
         live=False,
         policy=_SEALED,
+        contents=_packed(as_json(data)),
         packages=[
             {"name": "plotly", "text": _packed(plotly_script())},
-            {"name": "contents", "text": _packed(as_json(data))},
+            {"name": "near", "text": _packed(as_json(near))},
         ],
         addresses=[],
     )
@@ -121,7 +122,7 @@ def live_page(words: dict[str, Any]) -> str:
     policy = _SEALED.replace("script-src", "connect-src 'self'; script-src 'self'")
     if words["images"]:
         policy = policy.replace("img-src", "img-src 'self'")
-    return _render(words, live=True, policy=policy, packages=[], addresses=["/plotly.js"])
+    return _render(words, live=True, policy=policy, contents=None, packages=[], addresses=["/plotly.js"])
 
 
 def as_json(value: Any) -> str:

@@ -7,8 +7,11 @@ const SIDES = ["x", "y"];
 const MOST_HITS = 12;
 const fold = (text) => text.normalize("NFKC").toLocaleLowerCase();
 
-/* Unpack what a script element of type application/gzip holds in base64. */
+/* Unpack what a script element of type application/gzip holds in base64; some come after the scripts. */
 async function unpacked(name) {
+  if (document.readyState === "loading" && !document.getElementById(name)) {
+    await new Promise((resolve) => document.addEventListener("DOMContentLoaded", resolve, { once: true }));
+  }
   const letters = atob(document.getElementById(name).textContent);
   const bytes = new Uint8Array(letters.length);
   for (let place = 0; place < letters.length; place++) bytes[place] = letters.charCodeAt(place);
@@ -50,11 +53,14 @@ class PackedSource {
     return this.rows[number].has(key) ? this.entry(number, this.rows[number].get(key)) : undefined;
   }
 
+  /* Neighbours are most of what is packed, and unpacked when somebody asks for the first. */
   async neighbours(entry) {
+    this.near ??= unpacked("near").then(JSON.parse);
+    const { within, across } = await this.near;
     const own = SIDES.indexOf(entry.side);
     const lists = [];
-    lists[own] = this.listed(this.data.near.within[own], entry, own);
-    lists[1 - own] = this.listed(this.data.near.across[own], entry, 1 - own);
+    lists[own] = this.listed(within[own], entry, own);
+    lists[1 - own] = this.listed(across[own], entry, 1 - own);
     return lists;
   }
 
@@ -122,7 +128,7 @@ async function openSource() {
 
 /* The library that draws the charts; a live page has loaded it already. */
 async function loadPlotly() {
-  if (!document.getElementById("plotly")) return;
+  if (document.querySelector("script[src='/plotly.js']")) return;
   const library = document.createElement("script");
   library.textContent = await unpacked("plotly");
   document.head.append(library);
