@@ -36,6 +36,7 @@ MOMENTS = {
     "first-contentful-paint": "the verdict is to be seen",
     "searchable": "search and tables work",
     "drawn": "both spaces are drawn",
+    "live": "their points can be pointed at",
 }
 QUIET = ("--no-sandbox", "--disable-background-networking", "--disable-component-update", "--disable-sync")
 

@@ -209,12 +209,42 @@ def test_it_reads_well_and_is_accessible(visit, report, viewport, scheme):
     page.screenshot(path=SCREENSHOTS / f"report-{viewport['width']}-{scheme}.png", full_page=True)
 
 
+SKETCHED = """async () => {
+  const { data } = await openSource();
+  const wipe = sketch(data);
+  const canvases = [...document.querySelectorAll("canvas.sketch")];
+  const shares = canvases.map((canvas, number) => {
+    const pen = canvas.getContext("2d");
+    const places = data.views[data.shown].places.slice(2 * number);
+    const [across, down] = [canvas.width, canvas.height].map((size) => size / 2);
+    const scale = Math.min(across, down) / REACH;
+    const painted = places[0].filter((x, row) => (
+      pen.getImageData(Math.floor(across + scale * x), Math.floor(down - scale * places[1][row]), 1, 1).data[3] > 0
+    ));
+    return painted.length / places[0].length;
+  });
+  wipe();
+  return shares;
+}"""
+
+
+def test_the_spaces_are_sketched_until_they_can_be_pointed_at(visit, report):
+    """Every point is where the library draws it later, and nothing of the sketch stays."""
+    page = visit(report)
+    assert page.locator("canvas.sketch").count() == 0
+    marks = page.evaluate("performance.getEntriesByType('mark').map(({ name }) => name)")
+    assert marks[:3] == ["searchable", "drawn", "live"]
+    assert min(page.evaluate(SKETCHED)) > 0.999
+    assert page.locator("canvas.sketch").count() == 0
+
+
 def test_search_finds_and_shows_neighbours_in_both_spaces(visit, report, fitted, words):
     page = visit(report)
     page.get_by_label("Key of X or Y").press_sequentially("WATE")
     hits = page.locator("#hits button")
     assert hits.first.inner_text() == "water"
     hits.first.press("Enter")  # by keyboard alone
+    page.wait_for_selector("#neighbours:not([hidden])")
     assert page.locator("#sought").inner_text() == "water in X"
     assert page.locator("#partner").inner_text().startswith("Its partner: water, confidence ")
     listed = page.locator("#near-y li").all_inner_texts()

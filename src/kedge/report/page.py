@@ -30,6 +30,7 @@ _SCRIPTS = (
     "keys.js",
     "charts.js",
     "colours.js",
+    "sketch.js",
     "landmarks.js",
     "selection.js",
     "spaces.js",

@@ -5,6 +5,15 @@
 const HUES = Array.from({ length: 13 }, (_, step) => [step / 12, `hsl(${30 * (step % 12)},62%,50%)`]);
 const MOST_KINDS = 10; // the kind after them stands for all others
 
+/* A pair's colour is the direction in which X's row lies, relative to the anchors found. */
+function huesOf(data, [xs, ys]) {
+  return xs.slice(0, data.pairs).map((x, row) => (Math.atan2(ys[row], x) / (2 * Math.PI) + 1) % 1);
+}
+
+function sizeOfPoints(count) {
+  return count > 8000 ? 3 : 5; // pixels across
+}
+
 function colouringsOf(data, hues) {
   const paired = (number, row) => row < data.pairs;
   const alone = { text: "in no pair", colours: () => [colour("alone")], holds: (number, row) => !paired(number, row) };

@@ -1,6 +1,8 @@
 "use strict";
 /* Put the page together once its data are there. */
 
+const FRAME = 20; // milliseconds after which a browser has shown what was drawn
+
 /* What an action gives; where it fails, say so on the page and give nothing. */
 async function attempt(action) {
   const trouble = document.getElementById("trouble");
@@ -27,12 +29,15 @@ async function start() {
   const table = new FoundTable(source, (side, key) => search.showKey(side, key));
   await look.add(search, table);
   performance.mark("searchable");
-  await pause();
+  const wipe = sketch(source.data);
+  await pause(FRAME);
+  performance.mark("drawn");
   await loadPlotly();
   const spaces = new Spaces(source, (entry) => search.show(entry), (selected) => table.follow(selected));
   search.onShow = (entry) => spaces.light(entry);
   if (search.shown) spaces.light(search.shown);
-  performance.mark("drawn");
+  wipe();
+  performance.mark("live");
   await look.add(spaces);
   look.follow();
   for (const draw of [drawReliability, drawConvergence, drawSureness]) {

@@ -5,6 +5,7 @@
 
 const SIDES = ["x", "y"];
 const MOST_HITS = 12;
+const REACH = 4095 * 1.06; // the places are whole numbers up to 4095
 const fold = (text) => text.normalize("NFKC").toLocaleLowerCase();
 
 /* Unpack what a script element of type application/gzip holds in base64; some come after the scripts. */
@@ -128,7 +129,7 @@ async function openSource() {
 
 /* The library that draws the charts; a live page has loaded it already. */
 async function loadPlotly() {
-  if (document.querySelector("script[src='/plotly.js']")) return;
+  if ("Plotly" in window) return;
   const library = document.createElement("script");
   library.textContent = await unpacked("plotly");
   document.head.append(library);

@@ -1,7 +1,6 @@
 "use strict";
 /* The two spaces side by side; what is pointed at on one side lights up on the other. */
 
-const REACH = 4095 * 1.06; // the places are whole numbers up to 4095
 const MOST_WITHOUT_WEBGL = 3000;
 const WAIT = 1000; // between questions whether a layout is computed, in milliseconds
 
@@ -26,7 +25,7 @@ class Spaces {
     // Drawing every point without WebGL takes seconds: every so many are enough then.
     const most = Math.max(...this.data.keys.map((keys) => keys.length));
     this.stride = webgl ? 1 : Math.ceil(most / MOST_WITHOUT_WEBGL);
-    this.colourings = colouringsOf(this.data, this.huesOf(this.views[this.shown].places));
+    this.colourings = colouringsOf(this.data, huesOf(this.data, this.views[this.shown].places));
     this.colouring = this.colourings[0];
     this.landmarks = new Landmarks(this.plots, this.data);
     this.listViews();
@@ -46,11 +45,6 @@ class Spaces {
 
   places() {
     return this.views[this.shown].places;
-  }
-
-  /* A pair's colour is the direction in which X's row lies, relative to the anchors found. */
-  huesOf([xs, ys]) {
-    return xs.slice(0, this.data.pairs).map((x, row) => (Math.atan2(ys[row], x) / (2 * Math.PI) + 1) % 1);
   }
 
   listViews() {
@@ -164,7 +158,7 @@ class Spaces {
     const { value, scale, most } = this.colouring;
     this.plots.forEach((plot, number) => {
       const [xs, ys] = [places[2 * number], places[2 * number + 1]];
-      const size = xs.length / this.stride > 8000 ? 3 : 5;
+      const size = sizeOfPoints(xs.length / this.stride);
       const [faint, grey, coloured, values] = [[], [], [], []];
       for (let row = 0; row < xs.length; row += this.stride) {
         const own = value(number, row);

@@ -1,0 +1,38 @@
+"use strict";
+/* The points as they will be drawn first, at once: the library that lets one point at them takes its time to load. */
+
+const SHADES = 36; // points of one shade are drawn together
+
+/* Draw both spaces on plain canvases; gives a function that takes them away. */
+function sketch(data) {
+  const { places } = data.views[data.shown];
+  const hues = huesOf(data, places);
+  const canvases = SIDES.map((side, number) => {
+    const plot = document.getElementById(`plot-${side}`);
+    const canvas = document.createElement("canvas");
+    canvas.className = "sketch";
+    canvas.setAttribute("aria-hidden", "true");
+    const [width, height] = [plot.clientWidth, plot.clientHeight];
+    [canvas.width, canvas.height] = [width, height].map((size) => size * devicePixelRatio);
+    const pen = canvas.getContext("2d");
+    pen.scale(devicePixelRatio, devicePixelRatio);
+    pen.translate(width / 2, height / 2);
+    const [xs, ys] = [places[2 * number], places[2 * number + 1]];
+    const shades = Array.from({ length: SHADES + 1 }, () => new Path2D()); // the last is for rows in no pair
+    const [scale, radius] = [Math.min(width, height) / 2 / REACH, sizeOfPoints(xs.length) / 2];
+    xs.forEach((x, row) => {
+      const shade = shades[row < data.pairs ? Math.floor(hues[row] * SHADES) : SHADES];
+      const [across, down] = [scale * x, -scale * ys[row]];
+      shade.moveTo(across + radius, down);
+      shade.arc(across, down, radius, 0, 2 * Math.PI);
+    });
+    shades.reverse().forEach((shade, before) => {
+      pen.globalAlpha = before ? 0.8 : 0.6;
+      pen.fillStyle = before ? `hsl(${(360 * (SHADES - before + 0.5)) / SHADES},62%,50%)` : colour("alone");
+      pen.fill(shade);
+    });
+    plot.after(canvas);
+    return canvas;
+  });
+  return () => canvases.forEach((canvas) => canvas.remove());
+}
