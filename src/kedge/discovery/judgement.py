@@ -122,8 +122,7 @@ class Judge:
     @cached_property
     def _illusion(self) -> float:
         """The share of rows that seem to recognise a counterpart after a random start."""
-        rows = max(_ILLUSION_ROWS, _ILLUSION_ROWS_PER_DIM * max(self._problem.x.dim, self._problem.y.dim))
-        ground = self._ground_of(min(rows, _SAMPLE))
+        ground = self._ground_of_illusion
 
         def measure() -> dict[str, Tensor]:
             rotation = ground.annealed(_random_rotation(ground.x, ground.y, self._generator()))
@@ -160,6 +159,13 @@ class Judge:
     @cached_property
     def _ground(self) -> _Ground:
         return self._ground_of(_SAMPLE)
+
+    @cached_property
+    def _ground_of_illusion(self) -> _Ground:
+        """Fewer rows, where they are enough; often the same ground, which is made once."""
+        x, y = self._problem.x, self._problem.y
+        rows = max(_ILLUSION_ROWS, _ILLUSION_ROWS_PER_DIM * max(x.dim, y.dim))
+        return self._ground if rows >= min(_SAMPLE, max(len(x), len(y))) else self._ground_of(rows)
 
     def _ground_of(self, rows: int) -> _Ground:
         return _Ground.of(self._problem.without_seeds().sample(rows, self._generator()), self._random_state)

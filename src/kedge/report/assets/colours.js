@@ -2,7 +2,8 @@
 /* What the colours of the points mean. A colouring has a name, a `value(number, row)` for every row drawn (null where it
    is grey), colours for the values from 0 to `most`, and the lines of its legend, each with the rows it `holds`. */
 
-const HUES = Array.from({ length: 13 }, (_, step) => [step / 12, `hsl(${30 * (step % 12)},62%,50%)`]);
+const inHue = (degrees) => `hsl(${degrees},62%,50%)`;
+const HUES = Array.from({ length: 13 }, (_, step) => [step / 12, inHue(30 * (step % 12))]);
 const MOST_KINDS = 10; // the kind after them stands for all others
 
 /* A pair's colour is the direction in which X's row lies, relative to the anchors found. */

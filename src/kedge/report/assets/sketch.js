@@ -28,7 +28,7 @@ function sketch(data) {
     });
     shades.reverse().forEach((shade, before) => {
       pen.globalAlpha = before ? 0.8 : 0.6;
-      pen.fillStyle = before ? `hsl(${(360 * (SHADES - before + 0.5)) / SHADES},62%,50%)` : colour("alone");
+      pen.fillStyle = before ? inHue((360 * (SHADES - before + 0.5)) / SHADES) : colour("alone");
       pen.fill(shade);
     });
     plot.after(canvas);
