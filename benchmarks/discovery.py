@@ -28,6 +28,7 @@ def main() -> None:
     parser.add_argument("--pair", choices=WORD_PAIRS, default="easy")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--precision", choices=("tf32", "bf16", "float32"), default="tf32")
+    parser.add_argument("--exact", action="store_true", help="compare all rows with all in every round")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--save", type=Path, help="write the pairs found here")
     parser.add_argument("--compare", type=Path, help="pairs that --save wrote, to compare with")
@@ -38,7 +39,7 @@ def main() -> None:
     forget_peak()
     times = []
     for run in range(arguments.repeats):
-        seconds, stages, discovery = fit(task, arguments.device, arguments.precision)
+        seconds, stages, discovery = fit(task, arguments.device, arguments.precision, exact=arguments.exact)
         times.append(seconds)
         told = ", ".join(f"{name} {spent:.3f}" for name, spent in stages.items())
         print(f"| {'first' if run == 0 else f'warm {run}'} | {seconds:.3f} | {told} |", flush=True)
@@ -60,10 +61,10 @@ def main() -> None:
         )
 
 
-def fit(task: Task, device: str, precision: str) -> tuple[float, dict[str, float], AnchorDiscovery]:
+def fit(task: Task, device: str, precision: str, *, exact: bool) -> tuple[float, dict[str, float], AnchorDiscovery]:
     """Seconds in all, seconds up to the end of each stage's steps, and what was found."""
     began, clock = time.perf_counter(), StageClock()
-    discovery = AnchorDiscovery(device=device, precision=precision, on_step=clock)
+    discovery = AnchorDiscovery(device=device, precision=precision, exact=exact, on_step=clock)
     discovery.fit(task.x, task.y, task.seeds, anchors=task.anchors)
     if torch.cuda.is_available():
         torch.cuda.synchronize()
