@@ -35,13 +35,13 @@ import torch
 from torch import Tensor
 
 from growth import write_disturbed
-from kedge.discovery.alignment import fit_model, read_rows
-from kedge.discovery.devices import load_normalised
-from kedge.discovery.problem import Problem
+from kedge.estimators.devices import load_normalised
 from kedge.experiments.pairs_of_spaces import draw_task, load_pair
 from kedge.matching import COLUMNS_OF_A_BIAS, DEFAULT_BUDGET, candidates, find_candidates, hubness, in_halves
 from kedge.matching.candidates import KEPT
 from kedge.matching.clusters import ROWS_IN_A_CLUSTER, Clusters
+from kedge.matching.problem import Problem
+from kedge.solving.alignment import fit_model, read_rows
 from kedge.spaces import read_embeddings
 from kedge.spaces.atomic import atomic_path
 from setting import add_data_option, describe_machine
@@ -121,7 +121,7 @@ def make_spaces(name: str, arguments: argparse.Namespace) -> Spaces:
     x, y, truth = load(name, arguments)
     some = np.random.default_rng(1).choice(len(x), min(len(x), MODEL_PAIRS), replace=False)
     left, right = (
-        load_normalised(vectors, torch.device("cpu"), centre=True, dtype=torch.float16).rows for vectors in (x, y)
+        load_normalised(vectors, torch.device("cpu"), center=True, dtype=torch.float16).rows for vectors in (x, y)
     )
     none = torch.zeros(0, dtype=torch.int64)
     problem = Problem(left, right, none, none, DEFAULT_BUDGET, exact=False)

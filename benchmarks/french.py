@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from kedge import AnchorDiscovery, Embeddings
-from kedge.geometry import centre_of, moments_of, nearest_rotation, normalise, refine_rotation, unit
+from kedge.geometry import center_of, moments_of, nearest_rotation, normalise, refine_rotation, unit
 from kedge.matching import match_csls
 from kedge.spaces import read_embeddings
 from setting import add_data_option, describe_machine
@@ -91,9 +91,9 @@ def supervised(x: Embeddings, y: Embeddings, known: list[tuple[str, str]], right
 
 
 def normalised(space: Embeddings) -> torch.Tensor:
-    """Unit norm, centred, unit norm."""
+    """Unit norm, centerd, unit norm."""
     rows = torch.from_numpy(np.array(space.vectors))
-    return normalise(rows, centre_of(rows))
+    return normalise(rows, center_of(rows))
 
 
 if __name__ == "__main__":

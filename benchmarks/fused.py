@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from kedge.geometry import unit
-from kedge.matching import fused
+from kedge.matching.kernels import fused
 from kedge.spaces.atomic import atomic_path
 from setting import describe_machine, forget_peak, peak_megabytes
 
@@ -131,7 +131,7 @@ def cases(a: Tensor, b: Tensor, bias: Tensor, values: Tensor, precision: Any) ->
             lambda block: block.topk(10, dim=1),
         ),
         f"means of {VALUES}": Case(
-            lambda x: fused.barycentres(x, b, values, SCALE, bias, precision=precision)[0] / SCALE,
+            lambda x: fused.barycenters(x, b, values, SCALE, bias, precision=precision)[0] / SCALE,
             softmax @ values / SCALE,
             lambda block: (SCALE * block.float() + bias).softmax(dim=1) @ values,
         ),

@@ -39,7 +39,7 @@ from typing import Any
 import numpy as np
 
 from kedge import AnchorDiscovery, Embeddings
-from kedge.discovery.devices import resolve_device
+from kedge.estimators.devices import resolve_device
 from kedge.report import require_figure_target, save_figure
 from kedge.spaces import read_embeddings, write_embeddings
 from kedge.spaces.atomic import atomic_path
@@ -231,7 +231,7 @@ def fit(folder: Path, case: Case, device: str) -> dict[str, Any]:
         "pairs": len(pairs),
         "pairs_right": float(np.mean(truth[pairs[:, 0]] == pairs[:, 1])) if len(pairs) else None,
         "verdict": discovery.health_.pairs.verdict,
-        "approximate": discovery.as_exact_ and str(discovery.as_exact_),
+        "approximate": discovery.candidate_recall_ and str(discovery.candidate_recall_),
         "process_mb": peak_megabytes("cpu"),
         "gpu_mb": peak_megabytes("cuda"),
     }

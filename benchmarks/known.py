@@ -17,9 +17,9 @@ import numpy as np
 import torch
 
 from kedge import AnchorDiscovery, Embeddings
-from kedge.discovery.devices import normalise_rows
+from kedge.estimators.devices import normalise_rows
 from kedge.experiments.pairs_of_spaces import PAIR_NAMES, load_pair
-from kedge.geometry import centre_of, denormalise, moments_of, nearest_rotation, ridge, unit
+from kedge.geometry import center_of, denormalise, moments_of, nearest_rotation, ridge, unit
 from setting import add_data_option, describe_machine
 
 APART, QUERIES, NEIGHBOURS = 2000, 1000, 10
@@ -56,16 +56,16 @@ def row(arguments: argparse.Namespace, x: Embeddings, y: Embeddings, name: str, 
     seconds = time.perf_counter() - began
     queries, index = x.vectors[asked], unit(torch.from_numpy(space_y.vectors.copy()))
     own = torch.arange(known + APART, len(space_y))
-    centre_x, centre_y = (centre_of(torch.from_numpy(space.vectors.copy())) for space in (space_x, space_y))
+    center_x, center_y = (center_of(torch.from_numpy(space.vectors.copy())) for space in (space_x, space_y))
     pairs_x, pairs_y = (
-        torch.from_numpy(normalise_rows(space.vectors[:known], centre.numpy()))
-        for space, centre in ((space_x, centre_x), (space_y, centre_y))
+        torch.from_numpy(normalise_rows(space.vectors[:known], center.numpy()))
+        for space, center in ((space_x, center_x), (space_y, center_y))
     )
     moments = moments_of(pairs_x, pairs_y)
-    rows = torch.from_numpy(normalise_rows(queries, centre_x.numpy()))
+    rows = torch.from_numpy(normalise_rows(queries, center_x.numpy()))
 
     def carried(matrix: torch.Tensor) -> tuple[float, float]:
-        return scores(denormalise(unit(rows @ matrix.float()), centre_y), index, own)
+        return scores(denormalise(unit(rows @ matrix.float()), center_y), index, own)
 
     cells = [scores(torch.from_numpy(found.translate(queries)), index, own), carried(nearest_rotation(moments.cross))]
     cells.append(max(carried(ridge(moments.source, moments.cross, strength)) for strength in RIDGES))

@@ -20,8 +20,9 @@ import torch
 from numpy.typing import NDArray
 
 from kedge import AnchorDiscovery
-from kedge.discovery import maps, reading
+from kedge.estimators import findings as reading
 from kedge.geometry import unit
+from kedge.models import maps
 from setting import add_data_option, describe_machine
 from shared import SEEDS, SHARES, Case, draw
 

@@ -159,13 +159,13 @@ Learn = Callable[[torch.Tensor, torch.Tensor], Callable[[torch.Tensor], torch.Te
 
 
 def known_alone(setting: Setting, learn: Learn) -> Callable[[NDArray[np.float32]], NDArray[np.float32]]:
-    """A translation learned from the known pairs, of unit rows that are centred by all rows of either space."""
+    """A translation learned from the known pairs, of unit rows that are centerd by all rows of either space."""
     x, y = (unit(torch.from_numpy(np.array(space.vectors))) for space in (setting.x, setting.index))
-    centre_x, centre_y = x.mean(dim=0), y.mean(dim=0)
-    source = normalise(x[torch.from_numpy(setting.known[:, 0])], centre_x)
-    target = normalise(y[torch.from_numpy(setting.known[:, 1])], centre_y)
+    center_x, center_y = x.mean(dim=0), y.mean(dim=0)
+    source = normalise(x[torch.from_numpy(setting.known[:, 0])], center_x)
+    target = normalise(y[torch.from_numpy(setting.known[:, 1])], center_y)
     apply = learn(source, target)
-    return lambda vectors: denormalise(unit(apply(normalise(torch.from_numpy(vectors), centre_x))), centre_y).numpy()
+    return lambda vectors: denormalise(unit(apply(normalise(torch.from_numpy(vectors), center_x))), center_y).numpy()
 
 
 def by_rotation(source: torch.Tensor, target: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:

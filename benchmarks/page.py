@@ -80,8 +80,8 @@ def main() -> None:
 def explore(rows: int, repeats: int, dim: int = 100, fitted_to: int = 5000) -> None:
     """Start the live form, and ask it."""
     chance = np.random.default_rng(0)
-    centres = chance.standard_normal((2000, dim), dtype=np.float32)
-    x = centres[chance.integers(len(centres), size=rows)] + 0.7 * chance.standard_normal((rows, dim), dtype=np.float32)
+    centers = chance.standard_normal((2000, dim), dtype=np.float32)
+    x = centers[chance.integers(len(centers), size=rows)] + 0.7 * chance.standard_normal((rows, dim), dtype=np.float32)
     rotation = np.linalg.qr(chance.standard_normal((dim, dim)))[0].astype(np.float32)
     y = x @ rotation + 0.1 * chance.standard_normal((rows, dim), dtype=np.float32)
     keys = [f"key {row}" for row in range(rows)]

@@ -30,15 +30,15 @@ import torch
 
 from kedge import AnchorDiscovery, Embeddings, Step, load, write_embeddings
 from kedge.data import load_demo_words
-from kedge.discovery import alternation
-from kedge.discovery.alignment import fit_model, pair_moments
-from kedge.discovery.cross_fitting import cross_fitted
-from kedge.discovery.devices import resolve_device
-from kedge.discovery.problem import Problem
+from kedge.estimators.devices import resolve_device
 from kedge.experiments.pairs_of_spaces import WORD_PAIRS, draw_task, load_pair
 from kedge.geometry import unit
 from kedge.matching import Rows, match_csls, processes, second_margins, several_processes, transport_step
+from kedge.matching.problem import Problem
 from kedge.matching.processes import Traffic
+from kedge.models.cross_fitting import cross_fitted
+from kedge.solving import attempts as alternation
+from kedge.solving.alignment import fit_model, pair_moments
 from kedge.spaces import write_table
 from kedge.spaces.atomic import atomic_path
 from setting import describe_machine

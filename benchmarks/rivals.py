@@ -36,7 +36,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kedge.discovery.devices import resolve_device
+from kedge.estimators.devices import resolve_device
 from kedge.geometry import unit
 from kedge.matching import BlockedSoftmin, Precision, top_k, use_fused, using_precision
 from kedge.spaces.atomic import atomic_path
@@ -261,7 +261,7 @@ def kedge(data: Data, task: str) -> Contender:
         return Contender(lambda: top_k(data.a, data.b, NEIGHBOURS)[0], precision)
     if not fast:
         raise SkippedError("kedge has this alone on a GPU with Triton")
-    from kedge.matching import fused
+    from kedge.matching.kernels import fused
 
     return Contender(lambda: fused.best_two(data.a, data.b, data.column)[1], precision)
 

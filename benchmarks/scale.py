@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from kedge import AnchorDiscovery, Embeddings
-from kedge.discovery.devices import resolve_device
+from kedge.estimators.devices import resolve_device
 from kedge.spaces.atomic import atomic_path
 from setting import StageClock, describe_machine, forget_peak, peak_megabytes
 
@@ -78,7 +78,7 @@ def discover(folder: Path, truth: np.ndarray, device: str, *, exact: bool = Fals
         "rows_right": float(np.mean(discovery.match_ == truth)),
         "pairs": len(discovery.pairs_),
         "verdict": discovery.health_.pairs.verdict,
-        "approximate": discovery.as_exact_ and str(discovery.as_exact_),
+        "approximate": discovery.candidate_recall_ and str(discovery.candidate_recall_),
         "process_mb": peak_megabytes("cpu"),
         "gpu_mb": peak_megabytes("cuda"),
     }
@@ -92,7 +92,7 @@ def write_spaces(folder: Path, rows: int, dim: int, device: torch.device, dtype:
         return torch.randn(*shape, device=device, generator=generator)
 
     spread = torch.logspace(0, -1.2, dim, device=device)
-    centres = normal(CLUSTERS, dim) * spread
+    centers = normal(CLUSTERS, dim) * spread
     turn, _ = torch.linalg.qr(normal(dim, dim))
     place = np.random.default_rng(0).permutation(rows)
     x, y = (
@@ -102,7 +102,7 @@ def write_spaces(folder: Path, rows: int, dim: int, device: torch.device, dtype:
     for begin in range(0, rows, BLOCK):
         count = min(BLOCK, rows - begin)
         member = torch.randint(0, CLUSTERS, (count,), device=device, generator=generator)
-        block = centres[member] + 0.7 * normal(count, dim) * spread
+        block = centers[member] + 0.7 * normal(count, dim) * spread
         x[begin : begin + count] = block.cpu().numpy()
         y[place[begin : begin + count]] = (block @ turn + 0.2 * normal(count, dim) * spread).cpu().numpy()
     return place

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from kedge import Step
-from kedge.discovery.devices import resolve_device
+from kedge.estimators.devices import resolve_device
 
 
 def add_data_option(parser: argparse.ArgumentParser) -> None:

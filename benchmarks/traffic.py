@@ -20,9 +20,8 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kedge.discovery import Schedule
-from kedge.discovery.schedule import FINISH_ROWS, FINISH_ROWS_OF_X
 from kedge.matching.processes import Traffic
+from kedge.solving.schedule import FINISH_ROWS, FINISH_ROWS_OF_X, Schedule
 from kedge.spaces import write_table
 
 FLOAT, DOUBLE, INDEX = 4, 8, 8
@@ -236,7 +235,7 @@ def _annealed(model: Model, x: Held, y: Held, course: Course) -> dict[tuple[str,
     axes = [model.leading_axes(space, schedule.rank) for space in (x, y)]
     start = together(repeated(3, model.transport_step(axes_y.rows)), model.rotation(axes_x, axes_y))
     return {
-        ("anneal", "lengths and centres"): together(*loaded),
+        ("anneal", "lengths and centers"): together(*loaded),
         ("anneal", "samples"): together(*drawn, *axes, model.spectra(x, y)),
         ("anneal", "rounds on a sample"): together(start, model.anneal(axes_x, axes_y, course.anneal_rounds)),
     }

@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 
 from kedge import Embeddings, InputError, write_embeddings
 from kedge.errors import OutputError
-from kedge.spaces import workshop
+from kedge.spaces import staging as workshop
 from kedge.spaces.atomic import atomic_folder, atomic_path, delete_folder
 
 

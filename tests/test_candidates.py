@@ -29,7 +29,7 @@ from kedge.matching import (
 from kedge.matching import candidates as candidates_module
 from kedge.matching import rows as rows_module
 from kedge.matching.candidates import KEPT, KEPT_ONCE, _best_places, _bits, _Found, _merged, _similarities
-from kedge.matching.clusters import ROWS_IN_A_CLUSTER, Clusters, nearest_centres
+from kedge.matching.clusters import ROWS_IN_A_CLUSTER, Clusters, nearest_centers
 
 SMALL_BUDGET = 100_000  # some rows a block
 
@@ -66,29 +66,29 @@ def threads(count: int):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize("n", [1, 5, 127, 128, 1000])
-def test_every_point_is_in_the_cluster_of_its_nearest_centre(n, dtype):
+def test_every_point_is_in_the_cluster_of_its_nearest_center(n, dtype):
     points = clustered(n, 8)[0].to(dtype)
     clusters = Clusters.of(points, SMALL_BUDGET)
-    assert len(clusters.centres) == max(1, n // ROWS_IN_A_CLUSTER["cpu"])
-    assert clusters.centres.dtype == torch.float32
-    distance = torch.cdist(points.double(), clusters.centres.double())
+    assert len(clusters.centers) == max(1, n // ROWS_IN_A_CLUSTER["cpu"])
+    assert clusters.centers.dtype == torch.float32
+    distance = torch.cdist(points.double(), clusters.centers.double())
     own = distance.gather(1, clusters.labels[:, None])[:, 0]
     torch.testing.assert_close(own, distance.amin(dim=1), rtol=0, atol=1e-5)
     # The order goes cluster by cluster, and within one by row.
     assert sorted(clusters.order.tolist()) == list(range(n))
     assert clusters.bounds[0] == 0
     assert clusters.bounds[-1] == n
-    for number in range(len(clusters.centres)):
+    for number in range(len(clusters.centers)):
         assert clusters.members(number).tolist() == (clusters.labels == number).nonzero()[:, 0].tolist()
 
 
 @given(st.integers(1, 60), st.integers(1, 20), st.integers(1, 25), st.integers(0, 1000))
 @settings(deadline=None, max_examples=30)
-def test_nearest_centres_are_those_of_all_distances(n, k, count, seed):
-    points, centres = torch.randn(n, 4, generator=chance(seed)), torch.randn(k, 4, generator=chance(seed + 1))
-    found = nearest_centres(points, centres, count, SMALL_BUDGET)
+def test_nearest_centers_are_those_of_all_distances(n, k, count, seed):
+    points, centers = torch.randn(n, 4, generator=chance(seed)), torch.randn(k, 4, generator=chance(seed + 1))
+    found = nearest_centers(points, centers, count, SMALL_BUDGET)
     assert found.shape == (n, min(count, k))
-    distance = torch.cdist(points.double(), centres.double())
+    distance = torch.cdist(points.double(), centers.double())
     torch.testing.assert_close(distance.gather(1, found), distance.sort(dim=1).values[:, :count], rtol=0, atol=1e-5)
 
 
@@ -318,7 +318,7 @@ def test_with_all_rows_as_candidates_the_comparison_is_exact(n, m, seed):
         some = torch.arange(count)[:: 1 + seed % 3]
         expected = exact.second_margins(match, some, of_y=of_y)
         torch.testing.assert_close(among.second_margins(match, some, of_y=of_y), expected, rtol=0, atol=1e-6)
-    agreement = among.as_exact(among.match())
+    agreement = among.candidate_recall(among.match())
     assert (agreement.checked, agreement.share) == (n, 1.0)
     assert agreement.checked_pairs == int(match.mutual.sum())
 
@@ -367,7 +367,7 @@ def test_matching_among_found_candidates_is_nearly_exact(compared):
 
 def test_how_often_candidates_are_as_exact_is_told(compared):
     among = compared[1]
-    agreement = among.as_exact(among.match())
+    agreement = among.candidate_recall(among.match())
     exact = compared[0].match()
     share = float((among.match().partner == exact.partner).float().mean())
     assert agreement.checked == 2000
@@ -383,7 +383,7 @@ def test_spoiled_candidates_are_told(compared):
     spoiled = among.candidates.of_a.clone()
     spoiled[::2] = spoiled[::2].roll(17, dims=0)
     worse = CandidateComparison(among.x, among.y, replace(among.candidates, of_a=spoiled))
-    agreement = worse.as_exact(worse.match())
+    agreement = worse.candidate_recall(worse.match())
     assert agreement.share == pytest.approx(0.5, abs=0.06)
     assert agreement.share < agreement.share_of_pairs  # spoiled rows are rarely anybody's first choice
 
@@ -395,7 +395,7 @@ def test_rows_without_any_pair_are_told_in_plain_numbers():
     among = CandidateComparison(x, doubled, everything(6, 12, 0))
     match = among.match()
     assert not match.mutual.any()
-    agreement = among.as_exact(match)
+    agreement = among.candidate_recall(match)
     assert agreement.checked_pairs == 0
     assert not math.isnan(agreement.share_of_pairs)  # which JSON does not know
 

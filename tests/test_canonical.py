@@ -184,8 +184,8 @@ def test_a_coloured_rotation_lies_between_the_rotation_and_the_other_spaces_cova
 
 def test_denormalising_undoes_normalising():
     rows = unit(torch.randn(50, 8, generator=torch.Generator().manual_seed(0)) + 1)
-    centre = rows.mean(dim=0)
-    torch.testing.assert_close(denormalise(normalise(rows, centre), centre), rows)
+    center = rows.mean(dim=0)
+    torch.testing.assert_close(denormalise(normalise(rows, center), center), rows)
     torch.testing.assert_close(denormalise(rows, None), rows)
 
 

@@ -16,8 +16,7 @@ from safetensors import safe_open
 
 from kedge import AnchorDiscovery, Embeddings, InputError, Step, load, read_embeddings, read_pairs, write_embeddings
 from kedge.cli.main import main
-from kedge.discovery import discard
-from kedge.discovery.checkpoint import Checkpoint
+from kedge.runs.checkpoint import Checkpoint, discard
 from kedge.spaces.pairs import write_table
 
 
@@ -57,7 +56,7 @@ KILLED = """
 import os, signal, sys
 stage, rounds, when = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 del sys.argv[1:4]
-from kedge.discovery import checkpoint
+from kedge.runs import checkpoint
 from kedge.cli.main import entry_point
 write, save, count = checkpoint.Checkpoint.write, checkpoint.save_file, 0
 def die():

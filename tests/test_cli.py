@@ -21,7 +21,7 @@ from kedge import AnchorDiscovery, Embeddings, read_embeddings, write_embeddings
 from kedge.cli.main import build_parser, main
 from kedge.cli.progress import progress_bar
 from kedge.data import load_demo_words
-from kedge.discovery import Step
+from kedge.solving.steps import Step
 from kedge.spaces.pairs import read_table, write_table
 
 VERBS = (

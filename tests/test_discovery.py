@@ -9,11 +9,11 @@ from sklearn.base import clone
 
 import kedge
 from kedge import AnchorDiscovery, Embeddings, InputError, Schedule
-from kedge.discovery.fingerprints import fingerprints, similarity_profiles
-from kedge.discovery.journal import Journal
-from kedge.discovery.schedule import schedules_for
 from kedge.errors import NotFittedError
-from kedge.geometry import centre_of, normalise
+from kedge.geometry import center_of, normalise
+from kedge.runs.journal import Journal
+from kedge.solving.fingerprints import fingerprints, similarity_profiles
+from kedge.solving.schedule import schedules_for
 from kedge.tasks import evaluate, gold_by_key, search
 
 
@@ -228,7 +228,7 @@ def test_new_vectors_and_kinds_of_anchors(fitted, words):
     translated = fitted.translate(x)
     targets = y.vectors[y.rows(x.keys)]
     nearest = (translated @ (y.vectors / np.linalg.norm(y.vectors, axis=1, keepdims=True)).T).argmax(axis=1)
-    assert np.mean(nearest == y.rows(x.keys)) > 0.9  # in Y's own, uncentred coordinates
+    assert np.mean(nearest == y.rows(x.keys)) > 0.9  # in Y's own, uncenterd coordinates
     assert translated.shape == targets.shape
     with pytest.raises(InputError, match="vectors: has 3 dimensions, X of this run has 300"):
         fitted.translate(np.ones((2, 3)))
@@ -267,11 +267,11 @@ def test_on_step_sees_every_stage(rotated):
     assert all(1 <= step.index <= step.total for step in steps)
 
 
-def test_without_centring(rotated):
+def test_without_centering(rotated):
     x, y = rotated()
     seeds = [(row, row) for row in range(15)]
     discovery = AnchorDiscovery(n_anchors=50, center=False, device="cpu").fit(x, y[:, :12], seeds)
-    assert discovery.centre_x_ is None
+    assert discovery.center_x_ is None
     assert discovery.translate(x).shape == (300, 12)
 
 
@@ -375,15 +375,15 @@ def test_snapped_anchors_are_distinct_even_when_seeds_take_most_rows(rotated):
 
 
 def test_loading_normalises_block_by_block(monkeypatch, words):
-    from kedge.discovery import devices
+    from kedge.estimators import devices
     from kedge.matching import rows
 
     monkeypatch.setattr(devices, "_ROWS", 700)
     monkeypatch.setattr(rows, "_ROWS", 700)
     vectors = torch.from_numpy(words[1].vectors.copy())
-    loaded, centre, length = devices.load_normalised(words[1].vectors, torch.device("cpu"), centre=True)
-    torch.testing.assert_close(centre, centre_of(vectors))
-    torch.testing.assert_close(loaded.own, normalise(vectors, centre))
+    loaded, center, length = devices.load_normalised(words[1].vectors, torch.device("cpu"), center=True)
+    torch.testing.assert_close(center, center_of(vectors))
+    torch.testing.assert_close(loaded.own, normalise(vectors, center))
     assert length == pytest.approx(float(vectors.norm(dim=1).mean()))
 
 

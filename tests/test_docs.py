@@ -203,7 +203,7 @@ def parse_benchmark(script: Path, arguments: list[str], where: str) -> None:
         patch.setattr(argparse.ArgumentParser, "parse_args", parse_and_leave)
         patch.setitem(sys.modules, spec.name, module)  # where its dataclasses look themselves up
         if not importlib.util.find_spec("triton"):
-            patch.setitem(sys.modules, "kedge.matching.fused", mock.MagicMock())
+            patch.setitem(sys.modules, "kedge.matching.kernels.fused", mock.MagicMock())
         try:
             spec.loader.exec_module(module)
             module.main()

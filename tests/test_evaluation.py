@@ -166,9 +166,9 @@ def test_searching_against_the_plain_version(fitted, words, word_seeds):
     }
     for name, matrix in maps.items():
         direction = unit(source[queries] @ matrix)
-        along = direction @ fitted.centre_y_  # back to where the ray from the centre meets the unit sphere
-        length = np.sqrt(along**2 + 1 - fitted.centre_y_ @ fitted.centre_y_) - along
-        similarities[name] = (fitted.centre_y_ + length[:, None] * direction) @ unit(y.vectors).T
+        along = direction @ fitted.center_y_  # back to where the ray from the center meets the unit sphere
+        length = np.sqrt(along**2 + 1 - fitted.center_y_ @ fitted.center_y_) - along
+        similarities[name] = (fitted.center_y_ + length[:, None] * direction) @ unit(y.vectors).T
     assert list(result.searching) == ["Shared", "Map", "Procrustes", "Ridge"]
     for name in ("Shared", "Map", "Ridge"):
         expected = plain_search(similarities[name], partners, y.vectors)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from kedge.geometry import (
-    centre_of,
+    center_of,
     exponential_map,
     least_squares_on_sphere,
     moments_of,
@@ -42,13 +42,13 @@ def test_unit_rows_have_norm_one_or_are_zero(values):
     torch.testing.assert_close(norms, (~zero).float(), rtol=1e-5, atol=1e-5)
 
 
-def test_centre_and_normalise_agree_with_numpy():
+def test_center_and_normalise_agree_with_numpy():
     vectors = gaussian(50, 6) + 1
     scaled = vectors.numpy() / np.linalg.norm(vectors.numpy(), axis=1, keepdims=True)
-    np.testing.assert_allclose(centre_of(vectors), scaled.mean(axis=0), rtol=1e-5)
-    centred = scaled - scaled.mean(axis=0)
-    expected = centred / np.linalg.norm(centred, axis=1, keepdims=True)
-    np.testing.assert_allclose(normalise(vectors, centre_of(vectors)), expected, atol=1e-6)
+    np.testing.assert_allclose(center_of(vectors), scaled.mean(axis=0), rtol=1e-5)
+    centerd = scaled - scaled.mean(axis=0)
+    expected = centerd / np.linalg.norm(centerd, axis=1, keepdims=True)
+    np.testing.assert_allclose(normalise(vectors, center_of(vectors)), expected, atol=1e-6)
     np.testing.assert_allclose(normalise(vectors, None), scaled, rtol=1e-5)
 
 

@@ -121,7 +121,7 @@ def test_fused_transport_step_against_torch(shape, width):
 
 
 def test_which_path_ran(words, word_seeds):
-    from kedge.matching import fused
+    from kedge.matching.kernels import fused
 
     x = torch.randn(10, 4)
     assert not use_fused(x)
@@ -129,7 +129,7 @@ def test_which_path_ran(words, word_seeds):
     assert use_fused(x.cuda())
     fused.CALLS.clear()
     AnchorDiscovery(n_anchors=50, device="cuda").fit(*words, word_seeds)
-    assert all(fused.CALLS[name] for name in ("top_k", "best_two", "barycentres", "log_sum_exp")), fused.CALLS
+    assert all(fused.CALLS[name] for name in ("top_k", "best_two", "barycenters", "log_sum_exp")), fused.CALLS
 
 
 def test_the_default_precision_keeps_the_pairs_of_float32(words):
@@ -145,7 +145,7 @@ def test_the_default_precision_keeps_the_pairs_of_float32(words):
 @pytest.mark.parametrize("room", [163, 99])
 def test_kernels_fit_on_smaller_chips(monkeypatch, room):
     """As much shared memory as an A100 has, or a consumer card: less comes at a time, and the results are the same."""
-    from kedge.matching import fused
+    from kedge.matching.kernels import fused
 
     a, b = (rows.cuda() for rows in two_spaces(1000, 777, 300))
     bias, values = torch.zeros(777, device="cuda"), torch.randn(777, 200, device="cuda")
@@ -160,7 +160,7 @@ def test_kernels_fit_on_smaller_chips(monkeypatch, room):
         torch.testing.assert_close(best, similarity.amax(dim=1), rtol=0, atol=tolerance)
         nearest = fused.top_k(a, b, 10, precision=precision)[0]
         torch.testing.assert_close(nearest, similarity.topk(10, dim=1).values, rtol=0, atol=tolerance)
-        means = fused.barycentres(a, b, values, 1.0, bias, precision=precision)[0]
+        means = fused.barycenters(a, b, values, 1.0, bias, precision=precision)[0]
         torch.testing.assert_close(means, similarity.softmax(dim=1) @ values, rtol=0, atol=tolerance)
     assert max(kernel.metadata.shared for kernel in compiled) <= room * 1024
 

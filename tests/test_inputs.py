@@ -20,8 +20,8 @@ from sklearn.utils.validation import check_is_fitted
 import kedge
 from kedge import AnchorDiscovery, Embeddings, InputError, KnownAnchors, Stitcher
 from kedge.cli.main import main
-from kedge.discovery.inputs import as_random_state
 from kedge.errors import MissingExtraError, NotFittedError
+from kedge.estimators.inputs import as_random_state
 from kedge.report import Explorer, draw_spaces, write_report
 from kedge.spaces.conversion import as_space
 from kedge.tasks import Truth, evaluate, search, suggest

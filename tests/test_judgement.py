@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from kedge import AnchorDiscovery, Embeddings, Schedule
-from kedge.discovery.journal import Journal
-from kedge.discovery.judgement import Judge
-from kedge.discovery.problem import Problem
-from kedge.discovery.recognition import Recognition
+from kedge.judging.judge import Judge
+from kedge.judging.recognition import Recognition
 from kedge.matching import Rows
+from kedge.matching.problem import Problem
+from kedge.runs.journal import Journal
 
 
 @pytest.mark.thorough
@@ -136,10 +136,10 @@ def test_confidence_separates_right_from_wrong(words, word_seeds):
 class Fixed(Judge):
     """A judge of rows that recognise each other as told, and of a map that stands as told."""
 
-    def __init__(self, recognised, standing=None, seeds=15, centred=True, rows=100, illusion=0.0):
+    def __init__(self, recognised, standing=None, seeds=15, centerd=True, rows=100, illusion=0.0):
         space = Rows.shared(torch.eye(rows))
         chosen = torch.arange(seeds)
-        super().__init__(Problem(space, space, chosen, chosen, 2**20, centred), 0, Journal())
+        super().__init__(Problem(space, space, chosen, chosen, 2**20, centerd), 0, Journal())
         self._told = Recognition(recognised * rows, 0.01 * rows, rows, rows), standing
         self.__dict__["_illusion"] = illusion
 
@@ -171,8 +171,8 @@ def test_the_reasons_say_what_was_measured():
 def test_the_advice_fits_what_was_done():
     failed = (0.0, 0.0)
     assert "there were 2, 15 are enough" in Fixed(0.0, failed, seeds=2).judge(None, None).answer.advice
-    assert "Centre the spaces" in Fixed(0.0, failed, centred=False).judge(None, None).answer.advice
-    assert "Centre the spaces" in Fixed(0.0, centred=False, rows=20).judge(None, None).answer.advice
+    assert "Center the spaces" in Fixed(0.0, failed, centerd=False).judge(None, None).answer.advice
+    assert "Center the spaces" in Fixed(0.0, centerd=False, rows=20).judge(None, None).answer.advice
     assert "check that they are right" in Fixed(0.0, failed).judge(None, None).answer.advice
     assert "whose place you know" in Fixed(0.0, (0.2, 0.2)).judge(None, None).answer.advice
 

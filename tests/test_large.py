@@ -18,19 +18,20 @@ from hypothesis import strategies as st
 
 from kedge import AnchorDiscovery, Embeddings, InputError, Schedule, load, read_embeddings, write_embeddings
 from kedge.cli.main import main
-from kedge.discovery import alternation, annealing
-from kedge.discovery.annealing import anneal
-from kedge.discovery.checkpoint import Checkpoint
-from kedge.discovery.devices import load_normalised
-from kedge.discovery.fingerprints import _descending
-from kedge.discovery.journal import Journal
-from kedge.discovery.problem import Problem
-from kedge.discovery.sampling import dense_sample
-from kedge.discovery.schedule import schedules_for
-from kedge.discovery.start import rotation_with_seeds
-from kedge.discovery.steps import Step
-from kedge.geometry import centre_of, nearest_rotation, normalise, principal_axes, unit
+from kedge.estimators.devices import load_normalised
+from kedge.geometry import center_of, nearest_rotation, normalise, principal_axes, unit
 from kedge.matching import DEFAULT_BUDGET, Rows, balanced, candidates, epsilon_schedule, transport_step
+from kedge.matching.problem import Problem
+from kedge.runs.checkpoint import Checkpoint
+from kedge.runs.journal import Journal
+from kedge.solving import annealing
+from kedge.solving import attempts as alternation
+from kedge.solving.annealing import anneal
+from kedge.solving.fingerprints import _descending
+from kedge.solving.sampling import dense_sample
+from kedge.solving.schedule import schedules_for
+from kedge.solving.starts import rotation_with_seeds
+from kedge.solving.steps import Step
 from kedge.spaces.pairs import read_table, write_table
 
 ROWS = 1500
@@ -65,7 +66,7 @@ def spaces(words, word_seeds) -> tuple[Embeddings, Embeddings, list[tuple[str, s
 
 def _leading(space: Embeddings) -> Embeddings:
     """A space in its 50 leading axes."""
-    rows = normalise(torch.from_numpy(space.vectors.copy()), centre_of(torch.from_numpy(space.vectors.copy())))
+    rows = normalise(torch.from_numpy(space.vectors.copy()), center_of(torch.from_numpy(space.vectors.copy())))
     return Embeddings(space.keys, (rows @ principal_axes(rows, 50)).numpy())
 
 
@@ -95,7 +96,7 @@ def assert_same_result(one: AnchorDiscovery, other: AnchorDiscovery) -> None:
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
     assert one.history_ == other.history_
     assert one.health_ == other.health_
-    assert one.as_exact_ == other.as_exact_
+    assert one.candidate_recall_ == other.candidate_recall_
 
 
 # -- whole discoveries ----------------------------------------------------------------------------
@@ -103,7 +104,7 @@ def assert_same_result(one: AnchorDiscovery, other: AnchorDiscovery) -> None:
 
 def test_a_discovery_through_candidates_finds_what_an_exact_one_does(approximate, exact):
     found, _ = approximate
-    assert exact.as_exact_ is None
+    assert exact.candidate_recall_ is None
     assert right(exact) > 0.95 * ROWS
     assert right(found) >= right(exact) - 0.005 * ROWS
     assert len(found.pairs_) - right(found) <= len(exact.pairs_) - right(exact) + 0.005 * ROWS
@@ -112,15 +113,15 @@ def test_a_discovery_through_candidates_finds_what_an_exact_one_does(approximate
     assert found.health_.map.score == pytest.approx(exact.health_.map.score, abs=0.05)
     assert found.pair_confidence_.mean() == pytest.approx(exact.pair_confidence_.mean(), abs=0.02)
     assert (found.anchor_vectors_.dtype, found.map_.dtype) == (np.float32, np.float32)
-    assert found.as_exact_.checked == ROWS
-    assert found.as_exact_.share > 0.98
-    assert found.as_exact_.share_of_pairs >= found.as_exact_.share
+    assert found.candidate_recall_.checked == ROWS
+    assert found.candidate_recall_.share > 0.98
+    assert found.candidate_recall_.share_of_pairs >= found.candidate_recall_.share
 
 
 def test_candidates_among_all_rows_compared_once_lead_to_nearly_the_same(spaces, exact):
     with small_limits(quick=0, once=ROWS**2):
         found = fit(spaces)
-    assert found.as_exact_.share > 0.99
+    assert found.candidate_recall_.share > 0.99
     assert (found.match_ == exact.match_).mean() > 0.995
     assert right(found) >= right(exact) - 0.002 * ROWS
 
@@ -129,7 +130,7 @@ def test_candidates_without_a_part_to_finish_on(rotated):
     """The limits are independent of each other."""
     with small_limits(quick=300**2 - 1):
         found = AnchorDiscovery(n_anchors=20, device="cpu").fit(*rotated(noise=0.1), SEEDS)
-    assert found.as_exact_.share == 1
+    assert found.candidate_recall_.share == 1
     assert (found.match_ == np.arange(300)).mean() > 0.99
 
 
@@ -137,7 +138,7 @@ def test_candidates_without_a_part_to_finish_on(rotated):
 def test_finishing_on_a_part_gives_nearly_the_same_matches(spaces, exact):
     with small_limits(finish=(ROWS - 1, 900)):
         found = fit(spaces)
-    assert found.as_exact_ is None
+    assert found.candidate_recall_ is None
     assert len(found.match_) == ROWS
     assert (found.match_ == exact.match_).mean() > 0.99
     assert abs(right(found) - right(exact)) <= 0.005 * ROWS
@@ -148,7 +149,7 @@ def test_exact_compares_all_rows_whatever_their_number(rotated):
     expected = AnchorDiscovery(n_anchors=20, device="cpu").fit(x, y, SEEDS)
     with small_limits(quick=0):
         found = AnchorDiscovery(n_anchors=20, device="cpu", exact=True).fit(x, y, SEEDS)
-    assert found.as_exact_ is expected.as_exact_ is None
+    assert found.candidate_recall_ is expected.candidate_recall_ is None
     assert_same_result(found, expected)
 
 
@@ -207,7 +208,7 @@ def test_it_goes_on_where_rows_are_compared_otherwise(rotated, tmp_path, exactly
     for limit in quick:
         with small_limits(quick=limit, finish=(200, 150)):
             found.append(AnchorDiscovery(n_anchors=20, device="cpu", checkpoint=tmp_path / "states").fit(x, y, SEEDS))
-    assert [discovery.as_exact_ is None for discovery in found] == [exactly_first, not exactly_first]
+    assert [discovery.candidate_recall_ is None for discovery in found] == [exactly_first, not exactly_first]
     np.testing.assert_array_equal(found[0].match_, found[1].match_)
 
 
@@ -216,19 +217,19 @@ def test_a_run_tells_that_it_was_approximate(approximate, exact, tmp_path):
     found.save(tmp_path / "run")
     told = json.loads((tmp_path / "run" / "run.json").read_text())["approximate"]
     assert told == {
-        "told": f"approximate: {100 * found.as_exact_.share:.1f} % of {ROWS} checked rows as exact",
+        "told": f"approximate: {100 * found.candidate_recall_.share:.1f} % of {ROWS} checked rows as exact",
         "checked": ROWS,
-        "share": found.as_exact_.share,
-        "checked_pairs": found.as_exact_.checked_pairs,
-        "share_of_pairs": found.as_exact_.share_of_pairs,
+        "share": found.candidate_recall_.share,
+        "checked_pairs": found.candidate_recall_.checked_pairs,
+        "share_of_pairs": found.candidate_recall_.share_of_pairs,
     }
     again = load(tmp_path / "run")
-    assert again.as_exact_ == found.as_exact_
+    assert again.candidate_recall_ == found.candidate_recall_
     again.save(tmp_path / "again")
     assert (tmp_path / "again" / "run.json").read_text() == (tmp_path / "run" / "run.json").read_text()
     exact.save(tmp_path / "exact")
     assert json.loads((tmp_path / "exact" / "run.json").read_text())["approximate"] is None
-    assert load(tmp_path / "exact").as_exact_ is None
+    assert load(tmp_path / "exact").candidate_recall_ is None
 
 
 def test_runs_from_before_there_were_candidates_still_load(exact, tmp_path):
@@ -237,7 +238,7 @@ def test_runs_from_before_there_were_candidates_still_load(exact, tmp_path):
     del run["approximate"], run["settings"]["exact"], run["settings"]["schedule"]["parts"]
     (tmp_path / "run" / "run.json").write_text(json.dumps(run))
     again = load(tmp_path / "run")
-    assert again.as_exact_ is None
+    assert again.candidate_recall_ is None
     np.testing.assert_array_equal(again.pairs_, exact.pairs_)
     assert main(["info", str(tmp_path / "run")]) == 0
 
@@ -264,17 +265,17 @@ def test_tiny_spaces_go_through_candidates_too(rotated):
     x, y = rotated(n=9, noise=0.5)
     with small_limits(quick=0, finish=(5, 6)):
         discovery = AnchorDiscovery(n_anchors=2, device="cpu", schedule=SCHEDULE).fit(x, y[:8], SEEDS[:3])
-    assert discovery.as_exact_.checked == 9
+    assert discovery.candidate_recall_.checked == 9
     assert np.isfinite(discovery.map_).all()
 
 
 def test_rows_are_held_in_halves_only_where_they_are_many(rotated):
     x = rotated()[0]
     for dtype in (torch.float32, torch.float16):
-        loaded = load_normalised(x, torch.device("cpu"), centre=True, dtype=dtype)
+        loaded = load_normalised(x, torch.device("cpu"), center=True, dtype=dtype)
         assert loaded.rows.own.dtype == dtype
-        assert loaded.centre.dtype == torch.float32
-    plain = load_normalised(x, torch.device("cpu"), centre=True)
+        assert loaded.center.dtype == torch.float32
+    plain = load_normalised(x, torch.device("cpu"), center=True)
     torch.testing.assert_close(loaded.rows.gathered(), plain.rows.own, rtol=0, atol=2e-3)
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from kedge import AnchorDiscovery, InputError, load
 from kedge.cli.main import main
-from kedge.discovery.checkpoint import discard
-from kedge.discovery.lock import FolderLock
+from kedge.runs.checkpoint import discard
+from kedge.runs.lock import FolderLock
 
 needs_locks = pytest.mark.skipif(sys.platform == "win32", reason="needs fcntl")
 pytestmark = needs_locks

@@ -95,8 +95,8 @@ def test_no_seeds_and_anchors_far_apart_work_in_processes_too(folder):
 
 PARTS = """
 import torch
-from kedge.discovery.alignment import pair_moments
-from kedge.discovery.problem import Problem
+from kedge.solving.alignment import pair_moments
+from kedge.matching.problem import Problem
 from kedge.geometry import moments_of, unit
 from kedge.matching import *
 torch.set_num_threads(1)
@@ -185,7 +185,7 @@ def test_one_process_alone_tells_nothing(rotated):
 
 DYING = """
 import os, signal, sys
-from kedge.discovery import annealing
+from kedge.solving import annealing
 from kedge.cli.main import entry_point
 count, step = 0, annealing.transport_step
 def dies(*arguments, **options):
@@ -245,12 +245,12 @@ import kedge.cli.output, kedge.cli.progress, kedge.discovery, rich.progress, ric
 from kedge.cli.main import entry_point
 WATCHED = {
     "kedge.spaces:read_embeddings": lambda *given: "reading",
-    "kedge.discovery.estimator:load_normalised": lambda *given: "loading",
-    "kedge.discovery.journal:Journal.recall": lambda journal, name, *given: f"before {name}",
-    "kedge.discovery.journal:Journal.tell": lambda journal, step: step.stage,
-    "kedge.discovery.reading:choose_map": lambda *given: "maps",
-    "kedge.discovery.estimator:_keys_without": lambda *given: "done",
-    "kedge.discovery.storage:write_table": lambda *given: "writing",
+    "kedge.estimators.anchor_discovery:load_normalised": lambda *given: "loading",
+    "kedge.runs.journal:Journal.recall": lambda journal, name, *given: f"before {name}",
+    "kedge.runs.journal:Journal.tell": lambda journal, step: step.stage,
+    "kedge.estimators.findings:choose_map": lambda *given: "maps",
+    "kedge.estimators.anchor_discovery:_keys_without": lambda *given: "done",
+    "kedge.runs.folder:write_table": lambda *given: "writing",
 }
 def watch(place, event, happened):
     owner, name = place.replace(":", ".").rsplit(".", 1)

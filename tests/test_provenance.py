@@ -130,7 +130,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused_before_the_work(files, 
 SLOWLY = """
 import sys, time
 from kedge.cli.main import entry_point
-from kedge.discovery import annealing
+from kedge.solving import annealing
 step = annealing.transport_step
 def slow(*arguments, **options):
     time.sleep(0.05)

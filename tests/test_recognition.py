@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kedge.discovery.recognition import (
+from kedge.judging.recognition import (
     Choices,
     Recognition,
     count_recognised,

@@ -190,9 +190,9 @@ def test_the_same_state_gives_the_same_rehearsal(fitted, words):
 
 def test_heaps_are_found_and_small_ones_joined():
     chance = np.random.default_rng(0)
-    centres = np.eye(4, 12)
+    centers = np.eye(4, 12)
     heap = np.repeat(np.arange(4), (100, 100, 100, 6))
-    rows = unit(centres[heap] + 0.1 * chance.standard_normal((306, 12))).astype(np.float32)
+    rows = unit(centers[heap] + 0.1 * chance.standard_normal((306, 12))).astype(np.float32)
     cluster, found = cluster_rows(torch.from_numpy(rows), 4, 1)
     assert len(found) == 4
     assert len({(a, b) for a, b in zip(heap.tolist(), cluster.tolist(), strict=True)}) == 4

@@ -7,17 +7,17 @@ import pytest
 import torch
 
 from kedge import AnchorDiscovery
-from kedge.discovery.problem import Problem
-from kedge.discovery.soft_pairs import PAIRS_PER_ROW, soft_cross
 from kedge.geometry import coloured_rotation, nearest_rotation, unit
 from kedge.matching import DEFAULT_BUDGET, Rows
+from kedge.matching.problem import Problem
+from kedge.models.soft_pairs import PAIRS_PER_ROW, soft_cross
 
 EPSILON, ROUNDS = 0.03, 4
 
 
 def problem_of(x, y, seeds) -> Problem:
     pairs = torch.tensor(seeds, dtype=torch.int64).reshape(-1, 2).T
-    return Problem(Rows.shared(x), Rows.shared(y), pairs[0], pairs[1], DEFAULT_BUDGET, centred=False)
+    return Problem(Rows.shared(x), Rows.shared(y), pairs[0], pairs[1], DEFAULT_BUDGET, centerd=False)
 
 
 def by_stored_plans(problem: Problem, start: torch.Tensor) -> torch.Tensor:

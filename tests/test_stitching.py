@@ -43,7 +43,7 @@ def split(words, topics):
 
 @pytest.fixture
 def blobs():
-    """Coordinates around one centre a class, and their labels."""
+    """Coordinates around one center a class, and their labels."""
     chance = np.random.default_rng(0)
     labels = chance.integers(0, 3, 600)
     coordinates = chance.standard_normal((3, 10))[labels] + 0.3 * chance.standard_normal((600, 10))
@@ -138,13 +138,13 @@ def test_known_anchors_give_the_coordinates_of_a_discovery(words, fitted, word_s
     assert seeds.transform_x(x).dtype == np.float32
 
 
-def test_known_anchors_without_centring_are_plain_cosines(rotated):
+def test_known_anchors_without_centering_are_plain_cosines(rotated):
     x, y = rotated(n=40)
     known = KnownAnchors(center=False).fit(x, y, [(3, 3)])
     unit_x = x / np.linalg.norm(x, axis=1, keepdims=True)
     np.testing.assert_allclose(known.transform_x(x), unit_x @ unit_x[[3]].T, atol=1e-6)
     np.testing.assert_allclose(known.transform_y(y), known.transform_x(x), atol=1e-5)
-    assert known.centre_x_ is None
+    assert known.center_x_ is None
     assert repr(known) == "KnownAnchors(center=False)"
     assert clone(known).get_params() == {"center": False}
 
@@ -165,8 +165,8 @@ def test_known_anchors_refuse_what_makes_no_sense(rotated):
         KnownAnchors().transform_x(x)
     with pytest.raises(InputError, match="has 3 dimensions, Y of this run has 16"):
         KnownAnchors().fit(x, y, [(0, 0)]).transform_y(np.ones((1, 3)))
-    with pytest.raises(InputError, match="KnownAnchors has no parameter 'centre'; it has center"):
-        KnownAnchors().set_params(centre=False)
+    with pytest.raises(InputError, match="KnownAnchors has no parameter 'center'; it has center"):
+        KnownAnchors().set_params(center=False)
 
 
 # -- stitching ----------------------------------------------------------------------------------------

@@ -115,7 +115,7 @@ def test_damaged_runs_are_named(run, tmp_path):
     [
         ("map.safetensors", "map", lambda array: array[:3]),
         ("map.safetensors", "map", lambda array: array * np.float32(np.nan)),
-        ("map.safetensors", "centre_x", None),
+        ("map.safetensors", "center_x", None),
         ("anchors.safetensors", "free_anchors", lambda array: array[:3]),
         ("anchors.safetensors", "anchor_is_seed", lambda array: array[:3]),
         ("match.safetensors", "pairs", lambda array: array.ravel()),
@@ -168,7 +168,7 @@ def test_a_linked_folder_stays_a_link(fitted, tmp_path):
 
 
 def test_a_failed_save_leaves_the_old_run(fitted, run, monkeypatch):
-    from kedge.discovery import storage
+    from kedge.runs import folder as storage
 
     before = {path.name: path.read_bytes() for path in run.iterdir()}
 

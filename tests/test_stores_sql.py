@@ -372,7 +372,8 @@ def test_sqlite_a_file_that_is_not_there_is_not_made(tmp_path):
 KILLED_WRITER = """
 import os, signal, sys
 import numpy as np
-from kedge.spaces.stores import Batch, Description, open_store, sqlite_vec
+from kedge.spaces.stores import Batch, Description, open_store
+from kedge.spaces.stores.backends import sqlite_vec
 
 class Kill(dict):
     def get(self, *_):

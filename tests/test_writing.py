@@ -15,8 +15,8 @@ import pytest
 
 from kedge import Embeddings, read_embeddings, write_embeddings
 from kedge.cli.main import build_parser, main
-from kedge.discovery import load
 from kedge.errors import OutputError
+from kedge.estimators import load
 from kedge.spaces.pairs import write_table
 
 FORMATS = (".vec", ".vec.gz", ".bin", ".bin.gz", ".npz", ".npy", ".safetensors", ".parquet")

@@ -197,7 +197,7 @@ def guide(name: str, seed: int, inputs: int) -> int:
     """Let atheris damage the first file of a target's sample, led by which lines of kedge an input reaches."""
     import atheris
 
-    with atheris.instrument_imports(include=["kedge.spaces", "kedge.discovery"]):
+    with atheris.instrument_imports(include=["kedge.spaces", "kedge.runs"]):
         from fuzz_targets import TARGETS
 
     from kedge import KedgeError

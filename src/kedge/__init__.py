@@ -14,26 +14,30 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from kedge.discovery import AnchorDiscovery, Health, KnownAnchors, PaperSettings, Schedule, Step, load
     from kedge.errors import InputError, KedgeError
+    from kedge.estimators import AnchorDiscovery, KnownAnchors, load
+    from kedge.judging.health import Health
+    from kedge.solving.paper import PaperSettings
+    from kedge.solving.schedule import Schedule
+    from kedge.solving.steps import Step
     from kedge.spaces import Embeddings, read_embeddings, read_pairs, write_embeddings
     from kedge.tasks import Rehearsal, RetrievalScores, Stitcher, StitchScores, rehearse, retrieval_scores
 
 _HOME = {
-    "AnchorDiscovery": "kedge.discovery",
+    "AnchorDiscovery": "kedge.estimators",
     "Embeddings": "kedge.spaces",
-    "Health": "kedge.discovery",
+    "Health": "kedge.judging.health",
     "InputError": "kedge.errors",
     "KedgeError": "kedge.errors",
-    "KnownAnchors": "kedge.discovery",
-    "PaperSettings": "kedge.discovery",
+    "KnownAnchors": "kedge.estimators",
+    "PaperSettings": "kedge.solving.paper",
     "Rehearsal": "kedge.tasks",
     "RetrievalScores": "kedge.tasks",
-    "Schedule": "kedge.discovery",
-    "Step": "kedge.discovery",
+    "Schedule": "kedge.solving.schedule",
+    "Step": "kedge.solving.steps",
     "StitchScores": "kedge.tasks",
     "Stitcher": "kedge.tasks",
-    "load": "kedge.discovery",
+    "load": "kedge.estimators",
     "read_embeddings": "kedge.spaces",
     "read_pairs": "kedge.spaces",
     "rehearse": "kedge.tasks",

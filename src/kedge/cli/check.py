@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kedge.cli.arguments import add_device, add_random_state, add_spaces, add_verb, positive
 
 if TYPE_CHECKING:
-    from kedge.discovery import Health
+    from kedge.judging.health import Health
     from kedge.spaces import Embeddings
 
 _MOST_ROWS = 20_000
@@ -52,7 +52,7 @@ Whatever the answer is, the exit code is 0.""",
 def run(arguments: argparse.Namespace) -> int:
     """Read, try, and give advice."""
     from kedge.cli.output import note, print_json
-    from kedge.discovery.recognition import FEWEST_ROWS
+    from kedge.judging.recognition import FEWEST_ROWS
     from kedge.spaces import read_embeddings
 
     began = time.perf_counter()
@@ -84,8 +84,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _quick_attempt(x: Embeddings, y: Embeddings, arguments: argparse.Namespace) -> Health:
     """How the quickest of the ways to do without seeds went."""
     from kedge.cli.progress import progress_bar
-    from kedge.discovery import AnchorDiscovery
-    from kedge.discovery.schedule import schedules_for
+    from kedge.estimators import AnchorDiscovery
+    from kedge.solving.schedule import schedules_for
 
     with progress_bar() as on_step:
         discovery = AnchorDiscovery(

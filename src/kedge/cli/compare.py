@@ -11,7 +11,7 @@ from kedge.cli.evaluate import add_gold, described, read_gold
 from kedge.cli.report import add_page
 
 if TYPE_CHECKING:
-    from kedge.discovery import AnchorDiscovery
+    from kedge.estimators import AnchorDiscovery
     from kedge.tasks import RunsCompared, Truth
 
 EXIT_NONE_TRUSTED = 3
@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Load, compare, print, write the page."""
     from kedge.cli.output import print_json, tell_page
     from kedge.cli.writing import require_free
-    from kedge.discovery import load
+    from kedge.estimators import load
     from kedge.report import require_page_target, write_compared
     from kedge.tasks import compare_runs
 

@@ -49,8 +49,8 @@ def run(arguments: argparse.Namespace) -> int:
     from kedge.cli.progress import progress_bar
     from kedge.cli.provenance import describe_input, describe_machine
     from kedge.data import load_demo_words
-    from kedge.discovery import AnchorDiscovery
     from kedge.errors import InputError, MissingExtraError
+    from kedge.estimators import AnchorDiscovery
     from kedge.report import Comparison, write_report
     from kedge.spaces import write_embeddings, write_table
     from kedge.spaces.atomic import atomic_folder

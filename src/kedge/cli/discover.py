@@ -146,9 +146,9 @@ map or with --require pairs the pairs, is not vouched for (see --force); torchru
 
 def run(arguments: argparse.Namespace) -> int:
     """Read, check, discover, write, and say how it went; alone, or one of several processes."""
-    from kedge.discovery.devices import resolve_device
-    from kedge.discovery.lock import FolderLock
+    from kedge.estimators.devices import resolve_device
     from kedge.matching import several_processes
+    from kedge.runs.lock import FolderLock
 
     with several_processes(resolve_device(arguments.device)) as here:
         try:
@@ -167,7 +167,8 @@ def _run(arguments: argparse.Namespace, here: Processes) -> int:
     from kedge.cli.output import note, tell_page
     from kedge.cli.progress import progress_bar
     from kedge.cli.provenance import describe_machine
-    from kedge.discovery import AnchorDiscovery, discard
+    from kedge.estimators import AnchorDiscovery
+    from kedge.runs.checkpoint import discard
 
     if here.leads:
         _check_outputs(arguments)
@@ -260,7 +261,7 @@ def _read(arguments: argparse.Namespace, here: Processes) -> _Given:
 def _check_outputs(arguments: argparse.Namespace) -> None:
     """Refuse at the start what could not be written at the end, or would cost something."""
     from kedge.cli.writing import require_free
-    from kedge.discovery import check_target
+    from kedge.runs.folder import check_target
 
     check_target(arguments.out, overwrite=True)  # whether it could be; whether it may be, is the next question
     require_free(arguments)
@@ -296,9 +297,9 @@ def _check_checkpoint(arguments: argparse.Namespace) -> None:
 
 def _require_memory(arguments: argparse.Namespace, x: Embeddings, y: Embeddings) -> None:
     """Refuse spaces that this machine cannot hold."""
-    from kedge.discovery.devices import resolve_device
-    from kedge.discovery.schedule import FINGERPRINT_ROWS
+    from kedge.estimators.devices import resolve_device
     from kedge.matching import exact_is_quick, processes
+    from kedge.solving.schedule import FINGERPRINT_ROWS
     from kedge.spaces.memory import require_memory
 
     device = resolve_device(arguments.device)

@@ -6,7 +6,8 @@ import argparse
 from typing import NamedTuple
 
 from kedge.cli.output import command, print_json, say, say_health, warn
-from kedge.discovery import AnchorDiscovery, Answer
+from kedge.estimators import AnchorDiscovery
+from kedge.judging.health import Answer
 
 _PAIRS_SHOWN, _SEEDS_SHOWN = 5, 10
 
@@ -29,7 +30,7 @@ def tell(discovery: AnchorDiscovery, arguments: argparse.Namespace, rows_x: int,
                 "pairs": len(discovery.pairs_),
                 "expected_precision": _expected_precision(discovery),
                 "unmatched": {"x": len(discovery.unmatched_keys_x_), "y": len(discovery.unmatched_keys_y_)},
-                "approximate": discovery.as_exact_,
+                "approximate": discovery.candidate_recall_,
                 "whitening": discovery.whitening_,
                 "maps": discovery.map_scores_,
                 "doubtful_seeds": [seed._asdict() for seed in _doubtful_seeds(discovery)],
@@ -59,8 +60,8 @@ def _say_summary(discovery: AnchorDiscovery, arguments: argparse.Namespace, rows
         f"no match: {len(discovery.unmatched_keys_x_)} of {rows_x} rows of X, "
         f"{len(discovery.unmatched_keys_y_)} of {rows_y} rows of Y"
     )
-    if discovery.as_exact_ is not None:
-        say(f"approximate: {discovery.as_exact_}")
+    if discovery.candidate_recall_ is not None:
+        say(f"approximate: {discovery.candidate_recall_}")
     if discovery.whitening_:
         say(f"found on spaces whitened by {discovery.whitening_:g}")
     say(_told_of_map(discovery))

@@ -120,7 +120,7 @@ class _Job:
 def run_images(arguments: argparse.Namespace) -> int:
     """Encode images and write."""
     from kedge.cli.writing import require_free_space
-    from kedge.discovery.devices import resolve_device
+    from kedge.estimators.devices import resolve_device
     from kedge.spaces.encoders import digest_of_files, find_images, load_image_encoder
 
     require_free_space(arguments)
@@ -214,7 +214,7 @@ def _static(arguments: argparse.Namespace, read: Texts) -> tuple[Callable[[Seque
 
 
 def _neural(arguments: argparse.Namespace) -> Callable[[Sequence[str]], NDArray[np.float32]]:
-    from kedge.discovery.devices import resolve_device
+    from kedge.estimators.devices import resolve_device
     from kedge.spaces.encoders import load_text_encoder
 
     return load_text_encoder(

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from kedge.discovery import Health
+    from kedge.judging.health import Health
     from kedge.spaces import Embeddings
     from kedge.tasks import Evaluation
 
@@ -48,7 +48,7 @@ rows of X that are in no seed are searched for among all rows of Y; where there 
 def run(arguments: argparse.Namespace) -> int:
     """Read everything, score, print."""
     from kedge.cli.output import print_json, say
-    from kedge.discovery import load
+    from kedge.estimators import load
     from kedge.spaces import read_embeddings
     from kedge.tasks import evaluate
 

@@ -45,8 +45,8 @@ It answers on this machine only (127.0.0.1), changes nothing, and ends with Ctrl
 def run(arguments: argparse.Namespace) -> int:
     """Load, then answer until interrupted."""
     from kedge.cli.output import note, print_json, say
-    from kedge.discovery import load
     from kedge.errors import InputError
+    from kedge.estimators import load
     from kedge.report import Explorer, require_plotly, serve
     from kedge.report.neighbourhoods import shared_columns
     from kedge.report.server import LOOPBACK

@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _export_translation(arguments: argparse.Namespace, suffix: str) -> int:
     """Write what translates, and the lines that use it."""
     from kedge.cli.output import note, print_json, say
-    from kedge.discovery import load
+    from kedge.estimators import load
     from kedge.spaces.atomic import atomic_path
     from kedge.tasks import about_translation, export_bytes, export_lines
 
@@ -108,7 +108,7 @@ def _export_translation(arguments: argparse.Namespace, suffix: str) -> int:
 def _export_pairs(arguments: argparse.Namespace) -> int:
     """Write the pairs as a table."""
     from kedge.cli.output import print_json, say
-    from kedge.discovery import load
+    from kedge.estimators import load
     from kedge.spaces import write_table
     from kedge.spaces.atomic import atomic_path
 
@@ -131,7 +131,7 @@ def _export_pairs(arguments: argparse.Namespace) -> int:
 def _export_atlas(arguments: argparse.Namespace) -> int:
     """Write both spaces as embedding-atlas reads them, and how to open them."""
     from kedge.cli.output import print_json, say
-    from kedge.discovery import load
+    from kedge.estimators import load
     from kedge.report import opening_command, require_pyarrow, write_atlas
     from kedge.report.layout import require_layout
     from kedge.spaces import read_embeddings

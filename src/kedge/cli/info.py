@@ -31,11 +31,11 @@ def add_parser(verbs: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Describe and print."""
     from kedge.cli.output import print_json, say
-    from kedge.discovery import read_description
     from kedge.errors import InputError
+    from kedge.runs.description import read_description
     from kedge.spaces import read_embeddings
-    from kedge.spaces.dataset_folder import is_dataset
     from kedge.spaces.files import files_read
+    from kedge.spaces.formats.dataset_folder import is_dataset
 
     if isinstance(arguments.path, Path) and not any(path.exists() for path in files_read(arguments.path)):
         raise InputError(f"{arguments.path}: no such file or folder")
@@ -57,16 +57,16 @@ def _space(space: Embeddings) -> dict[str, Any]:
     import numpy as np
     import torch
 
-    from kedge.geometry import centre_of
+    from kedge.geometry import center_of
 
     norms = np.sqrt(np.einsum("ij,ij->i", space.vectors, space.vectors, dtype=np.float64))
-    centre = centre_of(torch.from_numpy(np.array(space.vectors)))
+    center = center_of(torch.from_numpy(np.array(space.vectors)))
     return {
         "file": space.source,
         "rows": len(space),
         "dimensions": space.dim,
         "norms": {"least": norms.min().item(), "mean": norms.mean().item(), "greatest": norms.max().item()},
-        "centre_length": float(centre.norm()),
+        "center_length": float(center.norm()),
         "first_keys": list(space.keys[:5]),
     }
 
@@ -77,13 +77,13 @@ def _space_lines(described: dict[str, Any]) -> list[tuple[str, str]]:
         ("file", described["file"]),
         ("size", f"{described['rows']} rows, {described['dimensions']} dimensions"),
         ("norms", f"{norms['least']:.3g} to {norms['greatest']:.3g}, mean {norms['mean']:.3g}"),
-        ("centre", f"length {described['centre_length']:.3f} of unit vectors (0: centred; 1: all alike)"),
+        ("center", f"length {described['center_length']:.3f} of unit vectors (0: centerd; 1: all alike)"),
         ("first keys", ", ".join(described["first_keys"])),
     ]
 
 
 def _run_lines(described: dict[str, Any]) -> list[tuple[str, str]]:
-    from kedge.discovery import Health
+    from kedge.judging.health import Health
 
     settings, health = described["settings"], described["health"]
     overlap = Health.of(health).overlap

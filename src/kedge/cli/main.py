@@ -40,7 +40,7 @@ from kedge.cli import (
 from kedge.cli.completion import add_completion
 from kedge.cli.escaping import shown
 from kedge.cli.interruption import interrupted
-from kedge.cli.lost_pages import tell_of_lost_pages
+from kedge.cli.sigbus import tell_of_sigbus
 from kedge.errors import KedgeError, did_you_mean
 
 _VERBS = (
@@ -148,7 +148,7 @@ def _run(parsed: argparse.Namespace) -> int:
 def entry_point() -> NoReturn:
     """What the `kedge` script calls."""
     signal.signal(signal.SIGTERM, _stop)
-    tell_of_lost_pages()
+    tell_of_sigbus()
     # Threads that wait for each other sleep. Spinning is no quicker, and where others use the same cores, much slower.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     code = main()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kedge.cli.arguments import FORMATS, add_verb, positive, space_name
 
 if TYPE_CHECKING:
-    from kedge.discovery import AnchorDiscovery
+    from kedge.estimators import AnchorDiscovery
     from kedge.spaces.stores import Description, Store
     from kedge.spaces.stores.migration import Carry, Migration, OnBad
 
@@ -63,8 +63,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Check, carry, compare, and say what came of it."""
     from kedge.cli import writing
     from kedge.cli.output import note
-    from kedge.discovery import load
     from kedge.errors import InputError
+    from kedge.estimators import load
     from kedge.spaces.atomic import require_target
     from kedge.spaces.stores import open_store
     from kedge.spaces.stores.migration import migrate, require_fitting, require_free

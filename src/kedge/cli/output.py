@@ -18,7 +18,7 @@ from rich.text import Text
 from kedge.cli.escaping import shown, shown_in_json
 
 if TYPE_CHECKING:
-    from kedge.discovery import Health
+    from kedge.judging.health import Health
 
 _COLOURS = {"right": "green", "doubtful": "yellow", "not right": "red"}
 _WIDEST = 1000

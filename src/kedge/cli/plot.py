@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Load, draw, write."""
     from kedge.cli.output import print_json, say
     from kedge.cli.writing import require_free
-    from kedge.discovery import load
+    from kedge.estimators import load
     from kedge.report import FIGURES, require_figure_target, save_figure
     from kedge.spaces import read_embeddings
 

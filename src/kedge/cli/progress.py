@@ -20,8 +20,7 @@ from rich.text import Text
 
 from kedge.cli.escaping import shown
 from kedge.cli.output import notes, one_line
-from kedge.discovery import Step
-from kedge.discovery.steps import OnStep
+from kedge.solving.steps import OnStep, Step
 
 _LABELS = {
     "fingerprints": "fingerprints",

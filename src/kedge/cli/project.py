@@ -37,8 +37,8 @@ shared:    for search in either direction, the best that the run knows; the inne
 def run(arguments: argparse.Namespace) -> int:
     """Project and write."""
     from kedge.cli.writing import require_free_space, write_derived
-    from kedge.discovery import load
     from kedge.errors import InputError
+    from kedge.estimators import load
     from kedge.spaces import read_embeddings
 
     if arguments.snapped and arguments.coordinates != "relative":

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kedge.errors import InputError
-from kedge.spaces.dataset_folder import is_dataset
 from kedge.spaces.files import files_read, split_name
-from kedge.spaces.npy import key_file
+from kedge.spaces.formats.dataset_folder import is_dataset
+from kedge.spaces.formats.npy import key_file
 from kedge.spaces.stores.address import Address
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def describe_machine(device: str) -> dict[str, str]:
     import numpy as np
     import torch
 
-    from kedge.discovery.devices import resolve_device
+    from kedge.estimators.devices import resolve_device
 
     place = resolve_device(device)
     return {

@@ -80,7 +80,7 @@ def add_known(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Read everything, rehearse, print, judge."""
     from kedge.cli.output import note, print_json
-    from kedge.discovery import load
+    from kedge.estimators import load
     from kedge.spaces import read_embeddings
     from kedge.tasks import rehearse
     from kedge.tasks.rehearsal import FEWEST_TEXTS

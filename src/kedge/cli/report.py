@@ -11,7 +11,7 @@ from kedge.cli.evaluate import add_gold, described, read_gold
 from kedge.cli.rehearse import add_known, read_known
 
 if TYPE_CHECKING:
-    from kedge.discovery import AnchorDiscovery
+    from kedge.estimators import AnchorDiscovery
     from kedge.report import Comparison
     from kedge.spaces import Embeddings
 
@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Load, compare if there is something to compare with, write."""
     from kedge.cli.output import note, print_json, tell_page
     from kedge.cli.writing import require_free
-    from kedge.discovery import load
+    from kedge.estimators import load
     from kedge.report import require_page_target, write_report
     from kedge.report.layout import require_layout
     from kedge.spaces import read_embeddings

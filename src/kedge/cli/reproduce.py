@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from kedge.cli.arguments import add_device, add_verb, add_verb_group, positive, seed_number
 
 if TYPE_CHECKING:
-    from kedge.discovery.steps import OnStep, Step
     from kedge.experiments import Result
     from kedge.experiments.pairs_of_spaces import SpacePair
     from kedge.experiments.plan import Plan
     from kedge.experiments.stitching import StitchingTask
+    from kedge.solving.steps import OnStep, Step
 
 _WORD_PAIRS = ("easy", "medium")
 _IMAGE_PAIRS = ("vit", "mobilenet")
@@ -152,8 +152,8 @@ def _run_retrieval(arguments: argparse.Namespace, name: str, pairs: Sequence[Spa
 def run_reviews(arguments: argparse.Namespace) -> int:
     """Encode, run, write and print."""
     from kedge.cli.progress import counting_bar
-    from kedge.discovery.devices import resolve_device
     from kedge.errors import InputError
+    from kedge.estimators.devices import resolve_device
     from kedge.experiments.encoding import EncodingPlace
     from kedge.experiments.reviews import reproduce_reviews
     from kedge.experiments.stitching_data import Encoders, load_task
@@ -204,7 +204,7 @@ def _data_folder(arguments: argparse.Namespace) -> Path:
 
 
 def _plan(arguments: argparse.Namespace, bars: _Bars) -> Plan:
-    from kedge.discovery.devices import resolve_device
+    from kedge.estimators.devices import resolve_device
     from kedge.experiments.plan import Plan
 
     wanted = arguments.paper_optimiser

@@ -31,7 +31,7 @@ beside a key is a cosine, from -1 to 1: nearly the same order, and easier to rea
 def run(arguments: argparse.Namespace) -> int:
     """Look the keys up and print their neighbours."""
     from kedge.cli.output import print_json, say
-    from kedge.discovery import load
+    from kedge.estimators import load
     from kedge.spaces import read_embeddings
     from kedge.tasks import search
 

@@ -59,8 +59,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Train, predict, write, score."""
     from kedge.cli.output import print_json, say
     from kedge.cli.writing import require_free
-    from kedge.discovery import load
     from kedge.errors import InputError
+    from kedge.estimators import load
     from kedge.spaces import read_embeddings, read_labels, write_table
     from kedge.spaces.atomic import atomic_path, require_target
     from kedge.tasks import Stitcher

@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Choose, and print or write."""
     from kedge.cli.output import print_json, say
     from kedge.cli.writing import require_free
-    from kedge.discovery import load
+    from kedge.estimators import load
     from kedge.spaces import read_embeddings, write_table
     from kedge.spaces.atomic import atomic_path, require_target
     from kedge.tasks import suggest

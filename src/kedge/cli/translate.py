@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kedge.cli.arguments import FORMATS, add_limit, add_output, add_run, add_verb, space_name
 
 if TYPE_CHECKING:
-    from kedge.discovery import AnchorDiscovery
+    from kedge.estimators import AnchorDiscovery
 
 # Mean lengths within this of 1 are unit length.
 _NEARLY = 0.01
@@ -49,7 +49,7 @@ def add_direction_and_scale(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Translate and write."""
     from kedge.cli.writing import require_free_space, write_derived
-    from kedge.discovery import load
+    from kedge.estimators import load
     from kedge.spaces import read_embeddings
 
     require_free_space(arguments)

@@ -23,8 +23,8 @@ def require_free(arguments: argparse.Namespace, option: str = "out", *, allowed_
     """
     from kedge.errors import InputError
     from kedge.spaces.files import files_written
+    from kedge.spaces.staging import clear_leftovers
     from kedge.spaces.stores import Address, open_store
-    from kedge.spaces.workshop import clear_leftovers
 
     out = getattr(arguments, option)
     if isinstance(out, Address):
@@ -58,7 +58,7 @@ def _holds_something(path: Path) -> bool:
 def _files_read(value: object) -> Iterator[Path]:
     """The files and run folders that an argument names, if it names any."""
     from kedge.spaces.files import files_read
-    from kedge.spaces.npy import key_file
+    from kedge.spaces.formats.npy import key_file
     from kedge.spaces.stores import Address
 
     if isinstance(value, list):

@@ -22,7 +22,7 @@ from kedge.spaces.encoders import (
 )
 from kedge.spaces.encoders.sentence_text import is_sentence_model
 from kedge.spaces.files import is_known_format
-from kedge.spaces.npy import write_matrix
+from kedge.spaces.formats.npy import write_matrix
 
 OnProgress = Callable[[int, int], None]
 

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from kedge import __version__
-from kedge.discovery.devices import resolve_device
+from kedge.estimators.devices import resolve_device
 from kedge.spaces import Embeddings
 from kedge.spaces.atomic import atomic_path
 

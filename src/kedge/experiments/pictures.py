@@ -12,7 +12,7 @@ from kedge.geometry import principal_axes, unit
 from kedge.report import require_matplotlib, save_figure
 
 # Of these words those that the spaces have; each stands for a neighbourhood.
-_CENTRES = ("school", "water", "music", "doctor", "army")
+_CENTERS = ("school", "water", "music", "doctor", "army")
 _NEIGHBOURHOOD = 15
 _BACKGROUND = 1500
 
@@ -24,16 +24,16 @@ def picture_of(keys: Sequence[str], x: Tensor, sets: Mapping[str, tuple[Tensor, 
     ----------
     keys : sequence of str, length n
     x : Tensor, shape (n, dx)
-        Unit rows; what is near a centre is decided here.
+        Unit rows; what is near a center is decided here.
     sets : mapping of name to two tensors, shapes (n, a)
         Relative coordinates of both spaces. Both are drawn in the axes that tell the neighbourhoods apart in the first,
         so that columns that agree look alike.
     """
     row_of = {key: row for row, key in enumerate(keys)}
     groups = {
-        centre: (x @ x[row_of[centre]]).topk(min(_NEIGHBOURHOOD, len(x))).indices.tolist()
-        for centre in _CENTRES
-        if centre in row_of
+        center: (x @ x[row_of[center]]).topk(min(_NEIGHBOURHOOD, len(x))).indices.tolist()
+        for center in _CENTERS
+        if center in row_of
     }
     coloured = [row for rows in groups.values() for row in rows] or list(range(len(keys)))
     background = range(0, len(keys), max(1, len(keys) // _BACKGROUND))

@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kedge.discovery.steps import OnStep
 from kedge.experiments.pairs_of_spaces import ANCHORS, SEEDS
 from kedge.experiments.parts import OnPart, Parts, describe_machine
+from kedge.solving.steps import OnStep
 
 
 @dataclass(frozen=True, kw_only=True)

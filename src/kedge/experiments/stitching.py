@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kedge.discovery import AnchorDiscovery, KnownAnchors, PaperSettings, Schedule
-from kedge.discovery.steps import OnStep
 from kedge.errors import InputError
+from kedge.estimators import AnchorDiscovery, KnownAnchors
 from kedge.experiments.pairs_of_spaces import ANCHORS, SEEDS, require_enough
+from kedge.solving.paper import PaperSettings
+from kedge.solving.schedule import Schedule
+from kedge.solving.steps import OnStep
 from kedge.spaces import Embeddings
 from kedge.tasks import Stitcher
 from kedge.tasks.stitching import Coordinates, Space

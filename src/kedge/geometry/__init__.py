@@ -13,7 +13,7 @@ from kedge.geometry.canonical import (
 from kedge.geometry.eigen import eigh
 from kedge.geometry.least_squares import least_squares_on_sphere, refine_rotation, ridge
 from kedge.geometry.moments import Moments, moments_of
-from kedge.geometry.normalise import centre_of, denormalise, normalise, principal_axes, standardise, unit, whiten
+from kedge.geometry.normalise import center_of, denormalise, normalise, principal_axes, standardise, unit, whiten
 from kedge.geometry.procrustes import nearest_rotation, orthogonal_map
 from kedge.geometry.relative import relative
 from kedge.geometry.sphere import exponential_map
@@ -24,7 +24,7 @@ __all__ = [
     "Spectrum",
     "canonical_directions",
     "canonical_map",
-    "centre_of",
+    "center_of",
     "choose_ridge",
     "coloured_rotation",
     "denormalise",

@@ -1,4 +1,4 @@
-"""Unit norm, centring and principal axes."""
+"""Unit norm, centering and principal axes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def unit(vectors: Tensor) -> Tensor:
     return scaled / scaled.norm(dim=-1, keepdim=True).clamp_min(torch.finfo(vectors.dtype).tiny)
 
 
-def centre_of(vectors: Tensor) -> Tensor:
+def center_of(vectors: Tensor) -> Tensor:
     """Mean (d,) of the unit-norm rows of (n, d), summed in float64."""
     total = torch.zeros(vectors.shape[1], dtype=torch.float64)
     for begin in range(0, len(vectors), _ROWS):
@@ -27,31 +27,31 @@ def centre_of(vectors: Tensor) -> Tensor:
     return (total / len(vectors)).to(device=vectors.device, dtype=torch.float32)
 
 
-def normalise(vectors: Tensor, centre: Tensor | None) -> Tensor:
-    """Unit norm, minus `centre` (d,), unit norm again; only the first where `centre` is None. (n, d)."""
+def normalise(vectors: Tensor, center: Tensor | None) -> Tensor:
+    """Unit norm, minus `center` (d,), unit norm again; only the first where `center` is None. (n, d)."""
     scaled = unit(vectors)
-    return scaled if centre is None else unit(scaled - centre)
+    return scaled if center is None else unit(scaled - center)
 
 
-def denormalise(directions: Tensor, centre: Tensor | None) -> Tensor:
+def denormalise(directions: Tensor, center: Tensor | None) -> Tensor:
     """The unit vectors (n, d) that `normalise` sends to these unit rows (n, d).
 
-    They lie where the ray from the centre in that direction meets the unit sphere.
+    They lie where the ray from the center in that direction meets the unit sphere.
     """
-    if centre is None:
+    if center is None:
         return directions
-    along = directions @ centre
-    length = (along.square() + 1 - centre.square().sum()).clamp_min(0).sqrt() - along
-    return unit(centre + length[:, None] * directions)
+    along = directions @ center
+    length = (along.square() + 1 - center.square().sum()).clamp_min(0).sqrt() - along
+    return unit(center + length[:, None] * directions)
 
 
 def standardise(columns: Tensor) -> Tensor:
     """Columns of (n, q) with mean 0 and deviation 1; a constant column becomes 0."""
     limits = torch.finfo(columns.dtype)
-    centred = columns - columns.mean(dim=0, dtype=torch.float64).to(columns.dtype)
+    centerd = columns - columns.mean(dim=0, dtype=torch.float64).to(columns.dtype)
     rounding = 8 * limits.eps * columns.abs().amax(dim=0)  # what a constant column may still vary by
-    spread = centred.square().mean(dim=0).sqrt()
-    return centred * (spread > rounding) / spread.clamp_min(limits.tiny)
+    spread = centerd.square().mean(dim=0).sqrt()
+    return centerd * (spread > rounding) / spread.clamp_min(limits.tiny)
 
 
 def whiten(vectors: Tensor, strength: float) -> Tensor:

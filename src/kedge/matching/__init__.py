@@ -1,12 +1,12 @@
 """Who corresponds to whom: reductions of a similarity that is never stored, and what is built on them."""
 
 from kedge.matching.assignment import assign_distinct
-from kedge.matching.backend import Precision, current_precision, use_fused, using_precision
 from kedge.matching.blocks import DEFAULT_BUDGET, row_blocks
 from kedge.matching.candidates import Candidates, exact_is_quick, find_candidates, nearest_of
 from kedge.matching.comparison import Agreement, CandidateComparison, Comparison, ExactComparison
 from kedge.matching.csls import Match, hubness, match_csls
-from kedge.matching.halves import COLUMNS_OF_A_BIAS, in_halves
+from kedge.matching.half_precision import COLUMNS_OF_A_BIAS, in_halves
+from kedge.matching.kernels.backend import Precision, current_precision, use_fused, using_precision
 from kedge.matching.neighbours import best_partners, greatest, top_k
 from kedge.matching.processes import Processes, processes, several_processes
 from kedge.matching.rows import Rows, as_rows

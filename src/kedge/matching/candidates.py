@@ -108,15 +108,15 @@ def _enough_probes(
     """How many clusters rows must look into for nearly all of a sample of a to meet their nearest of b."""
     drawn = torch.randperm(len(a), generator=torch.Generator().manual_seed(1))[:_SAMPLE].to(a.device)
     nearest = nearest_of(a[drawn].float(), as_rows(b).parts(), 1, budget)[1][:, 0]
-    forth = _place(points_a[drawn], in_b.centres, in_b.labels[nearest])
-    back = _place(points_b[nearest], in_a.centres, in_a.labels[drawn])
+    forth = _place(points_a[drawn], in_b.centers, in_b.labels[nearest])
+    back = _place(points_b[nearest], in_a.centers, in_a.labels[drawn])
     at = torch.minimum(forth, back)
     return next((probes for probes in _PROBES if float((at < probes).float().mean()) >= _MET), _PROBES[-1])
 
 
-def _place(points: Tensor, centres: Tensor, cluster: Tensor) -> Tensor:
-    """How many centres (k, e) are nearer to points (s, e) than those of given clusters (s,)."""
-    closeness = torch.addmm(-centres.square().sum(dim=1) / 2, points.float(), centres.T)
+def _place(points: Tensor, centers: Tensor, cluster: Tensor) -> Tensor:
+    """How many centers (k, e) are nearer to points (s, e) than those of given clusters (s,)."""
+    closeness = torch.addmm(-centers.square().sum(dim=1) / 2, points.float(), centers.T)
     return (closeness > closeness.gather(1, cluster[:, None])).sum(dim=1)
 
 
@@ -181,9 +181,9 @@ def _compare_some(
     places = torch.full((len(probes) * count, width), -torch.inf, device=rows.device)
     looks = probes.flatten()  # who looks where: query i's p-th look is number i * count + p
     order = looks.argsort(stable=True)
-    bounds = bounds_of(looks, len(clusters.centres))
+    bounds = bounds_of(looks, len(clusters.centers))
     bits = _bits(clusters, width)
-    for cluster in range(len(clusters.centres)):
+    for cluster in range(len(clusters.centers)):
         look = order[bounds[cluster] : bounds[cluster + 1]]
         members = clusters.members(cluster)
         if not len(look) or not len(members):

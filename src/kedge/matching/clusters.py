@@ -21,9 +21,9 @@ _AT_ONCE = 65_536
 
 @dataclass(frozen=True)
 class Clusters:
-    """Centres (k, e) of clusters of points (m, e), and the cluster of each point (m,)."""
+    """Centers (k, e) of clusters of points (m, e), and the cluster of each point (m,)."""
 
-    centres: Tensor
+    centers: Tensor
     labels: Tensor
 
     @classmethod
@@ -32,13 +32,13 @@ class Clusters:
         count = max(1, len(points) // ROWS_IN_A_CLUSTER[points.device.type])
         drawn = torch.randperm(len(points), generator=torch.Generator().manual_seed(0))[: _POINTS * count]
         sample = points[drawn.to(points.device)].float()
-        centres = sample[:count].clone()
+        centers = sample[:count].clone()
         for _ in range(_ROUNDS):
-            labels = nearest_centres(sample, centres, 1, budget)[:, 0]
+            labels = nearest_centers(sample, centers, 1, budget)[:, 0]
             sizes = torch.bincount(labels, minlength=count)[:, None]
-            sums = torch.zeros_like(centres).index_add_(0, labels, sample)
-            centres = torch.where(sizes > 0, sums / sizes.clamp_min(1), centres)
-        return cls(centres, nearest_centres(points, centres, 1, budget)[:, 0])
+            sums = torch.zeros_like(centers).index_add_(0, labels, sample)
+            centers = torch.where(sizes > 0, sums / sizes.clamp_min(1), centers)
+        return cls(centers, nearest_centers(points, centers, 1, budget)[:, 0])
 
     @cached_property
     def order(self) -> Tensor:
@@ -48,7 +48,7 @@ class Clusters:
     @cached_property
     def bounds(self) -> list[int]:
         """Where each cluster begins in that order, and at the end how many points there are (k + 1)."""
-        return bounds_of(self.labels, len(self.centres))
+        return bounds_of(self.labels, len(self.centers))
 
     def members(self, cluster: int) -> Tensor:
         """The points of one cluster."""
@@ -56,17 +56,17 @@ class Clusters:
 
     def nearest(self, points: Tensor, count: int, budget: int = DEFAULT_BUDGET) -> Tensor:
         """The clusters (n, count) nearest to other points (n, e), nearest first."""
-        return nearest_centres(points, self.centres, count, budget)
+        return nearest_centers(points, self.centers, count, budget)
 
 
-def nearest_centres(points: Tensor, centres: Tensor, count: int, budget: int = DEFAULT_BUDGET) -> Tensor:
-    """The centres (n, count), of (k, e), nearest to each point (n, e) by distance, nearest first."""
-    count = min(count, len(centres))
+def nearest_centers(points: Tensor, centers: Tensor, count: int, budget: int = DEFAULT_BUDGET) -> Tensor:
+    """The centers (n, count), of (k, e), nearest to each point (n, e) by distance, nearest first."""
+    count = min(count, len(centers))
     nearest = torch.empty(len(points), count, dtype=torch.int64, device=points.device)
-    bias = -centres.square().sum(dim=1) / 2
+    bias = -centers.square().sum(dim=1) / 2
     for begin in range(0, len(points), _AT_ONCE):
         some = points[begin : begin + _AT_ONCE].float()
-        for rows, block in row_blocks(some, centres, budget, bias=bias):
+        for rows, block in row_blocks(some, centers, budget, bias=bias):
             best = block.argmax(dim=1, keepdim=True) if count == 1 else block.topk(count, dim=1).indices
             nearest[begin + rows.start : begin + rows.stop] = best
     return nearest

@@ -45,7 +45,7 @@ class Comparison(Protocol):
     def second_margins(self, match: Match, rows: Tensor, *, of_y: bool = False) -> Tensor:
         """Margins (k,) that rows (k,) of x, or of y, would have with their second best partner, without the best."""
 
-    def as_exact(self, match: Match) -> Agreement | None:
+    def candidate_recall(self, match: Match) -> Agreement | None:
         """How many of a sample of rows have the partner that a comparison with all rows gives them; None if all do."""
 
 
@@ -69,8 +69,8 @@ class ExactComparison:
             sides, hubness = sides[::-1], hubness[::-1]
         return second_margins(*sides, rows, *hubness, budget=self.budget)
 
-    def as_exact(self, match: Match) -> None:
-        """See `Comparison.as_exact`."""
+    def candidate_recall(self, match: Match) -> None:
+        """See `Comparison.candidate_recall`."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class CandidateComparison:
     def _choices_y(self) -> _Choices:
         return _Choices.of(self.candidates.of_b, self._similarities[1], *self._hubness[::-1])
 
-    def as_exact(self, match: Match) -> Agreement:
+    def candidate_recall(self, match: Match) -> Agreement:
         """How many of a sample of rows of x have the partner that a comparison with all rows of y gives them."""
         x, y = self.x.own, self.y.own
         drawn = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))[:CHECKED].to(x.device)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from kedge.matching.backend import MOST_FUSED_NEIGHBOURS, use_fused
 from kedge.matching.blocks import DEFAULT_BUDGET, row_blocks
+from kedge.matching.kernels.backend import MOST_FUSED_NEIGHBOURS, use_fused
 from kedge.matching.processes import processes
 from kedge.matching.rows import Rows, as_rows
 
@@ -20,7 +20,7 @@ def top_k(a: Tensor, b: Tensor, k: int, *, budget: int = DEFAULT_BUDGET) -> tupl
     """
     k = min(k, len(b))
     if use_fused(a, b) and k <= MOST_FUSED_NEIGHBOURS:
-        from kedge.matching import fused
+        from kedge.matching.kernels import fused
 
         return fused.top_k(a, b, k)
     values = a.new_empty(len(a), k)
@@ -121,7 +121,7 @@ def _choices_fused(
     a: Tensor, b: Tensor, row_penalty: Tensor, column_penalty: Tensor, _budget: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The same by two kernels, one over the rows and one over the columns."""
-    from kedge.matching import fused
+    from kedge.matching.kernels import fused
 
     partner, value, rival = fused.best_two(a, b, column_penalty)
     _, turned_down, _ = fused.best_two(b, a, row_penalty, forbidden=partner)

@@ -8,8 +8,8 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor
 
-from kedge.matching.backend import use_fused
 from kedge.matching.blocks import DEFAULT_BUDGET, row_blocks
+from kedge.matching.kernels.backend import use_fused
 
 Cost = Literal["dot", "sqeuclidean", "euclidean"]
 
@@ -57,7 +57,7 @@ class BlockedSoftmin:
 
     def _reduce(self, a: Tensor, b: Tensor, epsilon: float, log_weights: Tensor) -> Tensor:
         if self._cost == "dot" and use_fused(a, b):
-            from kedge.matching import fused
+            from kedge.matching.kernels import fused
 
             return -epsilon * fused.log_sum_exp(a, b, 1 / epsilon, log_weights)
         result = a.new_empty(len(a))

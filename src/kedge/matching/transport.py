@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from kedge.matching.backend import MOST_FUSED_VALUES, Precision, current_precision, use_fused
 from kedge.matching.blocks import DEFAULT_BUDGET, row_blocks
+from kedge.matching.kernels.backend import MOST_FUSED_VALUES, Precision, current_precision, use_fused
 from kedge.matching.processes import processes
 from kedge.matching.rows import Rows, as_rows
 
@@ -95,9 +95,9 @@ def _fused_half_step(
 
     In bfloat16, unless float32 was asked for: a plan that is blurred on purpose needs no more.
     """
-    from kedge.matching import fused
+    from kedge.matching.kernels import fused
 
     precision: Precision = "float32" if current_precision() == "float32" else "bf16"
-    targets, log_totals, peaks = fused.barycentres(a, b, values, scale, bias, precision=precision)
+    targets, log_totals, peaks = fused.barycenters(a, b, values, scale, bias, precision=precision)
     received = fused.log_sum_exp(b, a, scale, -log_totals, precision=precision) + bias
     return targets, received, (peaks - log_totals).exp().sum(dtype=torch.float64)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kedge.discovery import AnchorDiscovery
+from kedge.estimators import AnchorDiscovery
 from kedge.extras import needing
 from kedge.report.flat import Places, draw_sample, flatten_together
 from kedge.report.layout import lay_out

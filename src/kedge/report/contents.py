@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kedge import __version__
-from kedge.discovery import AnchorDiscovery
-from kedge.discovery.storage import settings_of
+from kedge.estimators import AnchorDiscovery
 from kedge.report.curves import Curve, expected_precision, rounds_of
 from kedge.report.flat import VIEWS, Places, Sample, flatten
 from kedge.report.kinds import kinds_by_cluster, kinds_by_label
 from kedge.report.layout import LAYOUT, LAYOUT_TOLD
 from kedge.report.neighbourhoods import Near, Neighbourhoods, Side
 from kedge.report.rehearsed import rehearsal_words
+from kedge.runs.folder import settings_of
 from kedge.spaces import Embeddings
 from kedge.tasks import SCORE_NAMES, Evaluation, Rehearsal, Truth, as_percent, calibration_error, reliability
 

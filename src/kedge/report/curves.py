@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kedge.discovery import Step
+from kedge.solving.steps import Step
 
 
 class Curve(NamedTuple):

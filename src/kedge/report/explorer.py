@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from kedge.discovery import AnchorDiscovery
-from kedge.discovery.fitted import AnchorKind
 from kedge.errors import InputError
+from kedge.estimators import AnchorDiscovery
+from kedge.estimators.fitted import AnchorKind
 from kedge.geometry import relative
 from kedge.report.contents import Comparison, as_whole_numbers, data_of, layout_view, words_of
 from kedge.report.flat import Places, draw_sample, flatten_together

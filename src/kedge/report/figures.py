@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from kedge.discovery import AnchorDiscovery, Step
 from kedge.errors import InputError
+from kedge.estimators import AnchorDiscovery
 from kedge.report.curves import expected_precision, rounds_of
 from kedge.report.flat import VIEWS, FlatSpaces, draw_sample, flatten
 from kedge.report.saving import require_matplotlib
+from kedge.solving.steps import Step
 from kedge.spaces import Embeddings
 from kedge.spaces.conversion import SpaceLike
 

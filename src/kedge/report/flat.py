@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from kedge.discovery import AnchorDiscovery
+from kedge.estimators import AnchorDiscovery
 from kedge.geometry import principal_axes, unit
 from kedge.spaces import Embeddings
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kedge.discovery import AnchorDiscovery
+from kedge.estimators import AnchorDiscovery
 from kedge.report.neighbourhoods import shared_directions
 from kedge.spaces import Embeddings
 from kedge.tasks.clusters import cluster_rows
@@ -46,12 +46,12 @@ def kinds_by_label(labels: Mapping[str, str], keys_x: Sequence[str], keys_y: Seq
 def kinds_by_cluster(discovery: AnchorDiscovery, x: Embeddings, y: Embeddings) -> Kinds:
     """What lies together in shared coordinates, both spaces at once, named by the keys in its middle; largest first."""
     rows = shared_directions(discovery, x, y)
-    cluster, centres = cluster_rows(rows, MOST_KINDS, max(1, int(_LEAST_SHARE * len(rows))))
-    largest_first = np.argsort(-np.bincount(cluster, minlength=len(centres)), kind="stable")
+    cluster, centers = cluster_rows(rows, MOST_KINDS, max(1, int(_LEAST_SHARE * len(rows))))
+    largest_first = np.argsort(-np.bincount(cluster, minlength=len(centers)), kind="stable")
     names = []
     for number in largest_first:
         members = np.flatnonzero(cluster == number)
-        central = members[(rows[members] @ centres[number]).argsort(descending=True, stable=True).numpy()]
+        central = members[(rows[members] @ centers[number]).argsort(descending=True, stable=True).numpy()]
         names.append(_named_by(central, x, y))
     kind_of: NDArray[np.int64] = np.argsort(largest_first)
     kinds = kind_of[cluster].tolist()

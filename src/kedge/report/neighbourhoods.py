@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from kedge.discovery import AnchorDiscovery
+from kedge.estimators import AnchorDiscovery
 from kedge.geometry import unit
 from kedge.matching import top_k
 from kedge.spaces import Embeddings

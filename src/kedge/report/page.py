@@ -11,13 +11,14 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from kedge.discovery import AnchorDiscovery, holds_run
 from kedge.errors import InputError
+from kedge.estimators import AnchorDiscovery
 from kedge.extras import needing
 from kedge.report.contents import Comparison, data_of, layout_view, neighbours_of, words_of
 from kedge.report.flat import draw_sample
 from kedge.report.layout import lay_out
 from kedge.report.neighbourhoods import Neighbourhoods
+from kedge.runs.description import holds_run
 from kedge.spaces.atomic import atomic_path, require_target
 from kedge.spaces.conversion import SpaceLike
 from kedge.tasks import Rehearsal

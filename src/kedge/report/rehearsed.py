@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kedge.discovery import Interval
+from kedge.judging.health import Interval
 from kedge.tasks import FIGURE_NAMES, WAY_NAMES, QueryCluster, Rehearsal
 
 _MOST_LETTERS = 60

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kedge.errors import InputError
-from kedge.spaces.dense import as_dense
 from kedge.spaces.embeddings import Embeddings, Key
+from kedge.spaces.formats.dense import as_dense
 
 SpaceLike: TypeAlias = Embeddings | ArrayLike | Mapping[Key, ArrayLike]
 """A space: Embeddings; an array, tensor or list of rows (n, d); a DataFrame with its index as keys; a dict, Series or

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kedge.errors import InputError, did_you_mean
-from kedge.spaces.dense import as_dense
+from kedge.spaces.formats.dense import as_dense
 
 Key: TypeAlias = Any
 """What names a row: a string, and in Python also a number or whatever else is hashable."""

@@ -13,10 +13,10 @@ from typing import Any
 from numpy.typing import NDArray
 
 from kedge.errors import InputError, KedgeError
-from kedge.spaces import dataset_folder, h5ad, npy, npz, parquet, safetensors, word2vec_binary, word2vec_text
 from kedge.spaces.atomic import atomic_path, atomic_paths, require_target
 from kedge.spaces.conversion import SpaceLike, as_space
 from kedge.spaces.embeddings import Embeddings
+from kedge.spaces.formats import dataset_folder, h5ad, npy, npz, parquet, safetensors, word2vec_binary, word2vec_text
 from kedge.spaces.selection import Selection, share_of
 from kedge.spaces.stores.address import Address, as_address, is_address
 from kedge.spaces.streams import require_regular_file

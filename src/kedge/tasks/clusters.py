@@ -10,38 +10,38 @@ from torch import Tensor
 from kedge.geometry import unit
 
 _ROUNDS = 25
-_SAMPLE = 10_000  # rows that the centres are fitted to
+_SAMPLE = 10_000  # rows that the centers are fitted to
 
 
 def cluster_rows(rows: Tensor, count: int, least: int, random_state: int = 0) -> tuple[NDArray[np.int64], Tensor]:
-    """Spherical k-means of unit rows (n, d): the cluster (n,) of each row, and the centres (c, d).
+    """Spherical k-means of unit rows (n, d): the cluster (n,) of each row, and the centers (c, d).
 
     There are at most `count` clusters. The smallest goes to the others until none has fewer than `least` rows, or one
     is left. The same `random_state` gives the same clusters.
     """
     generator = torch.Generator().manual_seed(random_state)
     sample = rows[torch.randperm(len(rows), generator=generator)[:_SAMPLE]]
-    centres = _fitted(sample, _spread_out(sample, count, generator))
+    centers = _fitted(sample, _spread_out(sample, count, generator))
     while True:
-        nearest = (rows @ centres.T).argmax(dim=1)
-        sizes = torch.bincount(nearest, minlength=len(centres))
+        nearest = (rows @ centers.T).argmax(dim=1)
+        sizes = torch.bincount(nearest, minlength=len(centers))
         smallest = int(sizes.argmin())
-        if len(centres) == 1 or sizes[smallest] >= least:
-            return nearest.numpy(), centres
-        centres = torch.cat([centres[:smallest], centres[smallest + 1 :]])
+        if len(centers) == 1 or sizes[smallest] >= least:
+            return nearest.numpy(), centers
+        centers = torch.cat([centers[:smallest], centers[smallest + 1 :]])
 
 
-def _fitted(rows: Tensor, centres: Tensor) -> Tensor:
-    """Centres (c, d) moved to the middle of the rows (n, d) nearest to them; one that has none stays."""
+def _fitted(rows: Tensor, centers: Tensor) -> Tensor:
+    """Centers (c, d) moved to the middle of the rows (n, d) nearest to them; one that has none stays."""
     for _ in range(_ROUNDS):
-        nearest = (rows @ centres.T).argmax(dim=1)
-        sums = torch.zeros_like(centres).index_add_(0, nearest, rows)
-        taken = torch.bincount(nearest, minlength=len(centres)) > 0
-        moved = torch.where(taken[:, None], unit(sums), centres)
-        if torch.equal(moved, centres):
+        nearest = (rows @ centers.T).argmax(dim=1)
+        sums = torch.zeros_like(centers).index_add_(0, nearest, rows)
+        taken = torch.bincount(nearest, minlength=len(centers)) > 0
+        moved = torch.where(taken[:, None], unit(sums), centers)
+        if torch.equal(moved, centers):
             break
-        centres = moved
-    return centres
+        centers = moved
+    return centers
 
 
 def _spread_out(rows: Tensor, count: int, generator: torch.Generator) -> Tensor:

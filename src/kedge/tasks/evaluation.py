@@ -12,10 +12,10 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_bipartite_matching
 from torch import Tensor
 
-from kedge.discovery import AnchorDiscovery
-from kedge.discovery.devices import resolve_device
-from kedge.discovery.pair_inputs import PairsLike, as_pair_rows
 from kedge.errors import InputError
+from kedge.estimators import AnchorDiscovery
+from kedge.estimators.devices import resolve_device
+from kedge.estimators.pair_inputs import PairsLike, as_pair_rows
 from kedge.geometry import relative
 from kedge.spaces import Embeddings
 from kedge.spaces.conversion import SpaceLike, as_space

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from kedge import __version__
-from kedge.discovery import AnchorDiscovery, Translation
-from kedge.discovery.fitted import Scale
 from kedge.errors import InputError
+from kedge.estimators import AnchorDiscovery
+from kedge.estimators.fitted import Scale
 from kedge.extras import needing
+from kedge.models.translator import Translation
 
 About = Mapping[str, str]
 
@@ -64,7 +65,7 @@ def _as_onnx(translation: Translation, about: About) -> bytes:
     onnx = _import_onnx()
     helper, number = onnx.helper, onnx.TensorProto.FLOAT
     constants = translation._asdict() | {
-        "target_column": translation.target_centre[:, None],
+        "target_column": translation.target_center[:, None],
         "left_over": np.asarray(translation.left_over, dtype=np.float32),
     }
     over_rows = {"axes": [1], "keepdims": 1}
@@ -75,8 +76,8 @@ def _as_onnx(translation: Translation, about: About) -> bytes:
         ("Div", ("vectors", "largest"), "scaled", {}),
         ("ReduceL2", ("scaled",), "scaled_length", over_rows),
         ("Div", ("scaled", "scaled_length"), "unit", {}),
-        ("Sub", ("unit", "source_centre"), "centred", {}),
-        ("MatMul", ("centred", "matrix"), "mapped", {}),
+        ("Sub", ("unit", "source_center"), "centerd", {}),
+        ("MatMul", ("centerd", "matrix"), "mapped", {}),
         ("ReduceL2", ("mapped",), "mapped_length", over_rows),
         ("Div", ("mapped", "mapped_length"), "direction", {}),
         ("MatMul", ("direction", "target_column"), "along", {}),
@@ -85,7 +86,7 @@ def _as_onnx(translation: Translation, about: About) -> bytes:
         ("Sqrt", ("reach_squared",), "reach_from_foot", {}),
         ("Sub", ("reach_from_foot", "along"), "reach", {}),
         ("Mul", ("direction", "reach"), "ray", {}),
-        ("Add", ("ray", "target_centre"), "point", {}),
+        ("Add", ("ray", "target_center"), "point", {}),
         ("Mul", ("point", "length"), "translated", {}),
     )
     dim_in, dim_out = translation.matrix.shape
@@ -128,13 +129,13 @@ _BY_NUMPY = '''
 def translate(vectors):
     """Vectors (k, {dim_in}), or one ({dim_in},), of {source} in {target}'s space."""
     v = np.asarray(vectors, dtype=np.float64)
-    v = v / np.linalg.norm(v, axis=-1, keepdims=True) - arrays["source_centre"]
+    v = v / np.linalg.norm(v, axis=-1, keepdims=True) - arrays["source_center"]
     v = v.astype(np.float32) @ arrays["matrix"]
     v = v / np.linalg.norm(v, axis=-1, keepdims=True)
-    centre = arrays["target_centre"]
-    along = (v @ centre)[..., None]
-    reach = np.sqrt(along**2 + max(0, 1 - centre @ centre)) - along
-    return (centre + reach * v) * arrays["length"]
+    center = arrays["target_center"]
+    along = (v @ center)[..., None]
+    reach = np.sqrt(along**2 + max(0, 1 - center @ center)) - along
+    return (center + reach * v) * arrays["length"]
 '''
 _LINES = {
     ".npz": f"""import numpy as np

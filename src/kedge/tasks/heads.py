@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from kedge.discovery.parameters import Parameters
 from kedge.errors import InputError, NotFittedError
+from kedge.estimators.parameters import Parameters
 from kedge.extras import needing
 
 _PREDICT_ROWS = 8192

@@ -15,12 +15,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from kedge.discovery import AnchorDiscovery, Interval
-from kedge.discovery.devices import normalise_rows, resolve_device
-from kedge.discovery.inputs import RandomState, as_random_state
-from kedge.discovery.maps import ENOUGH_KNOWN
-from kedge.discovery.pair_inputs import PairsLike, as_seed_rows
 from kedge.errors import InputError
+from kedge.estimators import AnchorDiscovery
+from kedge.estimators.devices import normalise_rows, resolve_device
+from kedge.estimators.inputs import RandomState, as_random_state
+from kedge.estimators.pair_inputs import PairsLike, as_seed_rows
+from kedge.judging.health import Interval
+from kedge.models.maps import ENOUGH_KNOWN
 from kedge.spaces import Embeddings
 from kedge.spaces.conversion import SpaceLike, as_space
 from kedge.tasks.searching import loaded, ten_nearest

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from kedge.discovery import AnchorDiscovery
-from kedge.discovery.storage import settings_of
 from kedge.errors import InputError
+from kedge.estimators import AnchorDiscovery
+from kedge.runs.folder import settings_of
 from kedge.spaces import Embeddings
 from kedge.tasks.echoes import Disagreement, Echo, Partners
 from kedge.tasks.evaluation import Truth, as_percent

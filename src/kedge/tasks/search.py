@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from kedge.discovery import AnchorDiscovery
 from kedge.errors import InputError
+from kedge.estimators import AnchorDiscovery
 from kedge.matching import top_k
 from kedge.spaces.conversion import SpaceLike, as_space
 from kedge.spaces.embeddings import Key

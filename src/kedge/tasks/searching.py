@@ -11,11 +11,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from kedge.discovery import AnchorDiscovery
-from kedge.discovery.devices import normalise_rows
-from kedge.discovery.maps import NEIGHBOURS
+from kedge.estimators import AnchorDiscovery
+from kedge.estimators.devices import normalise_rows
 from kedge.geometry import denormalise, moments_of, nearest_rotation, ridge, unit
 from kedge.matching import DEFAULT_BUDGET, top_k, using_precision
+from kedge.models.maps import NEIGHBOURS
 from kedge.spaces import Embeddings, rows_from_key_pairs
 
 SEARCH_NAMES = {"p_at_1": "P@1", "p_at_10": "P@10", "mrr": "MRR@10", "overlap": "overlap@10"}
@@ -75,9 +75,9 @@ def score_searching(
     if len(seeds):
         maps = _maps_of_seeds(discovery, x, y, seeds, device)
         normalised = loaded(discovery.normalise_x, vectors, device)
-        centre = None if discovery.centre_y_ is None else torch.from_numpy(discovery.centre_y_).to(device)
+        center = None if discovery.center_y_ is None else torch.from_numpy(discovery.center_y_).to(device)
         for name, matrix in maps.items():
-            queries = denormalise(unit(normalised @ matrix), centre)
+            queries = denormalise(unit(normalised @ matrix), center)
             scores[name] = search_scores(queries, index, partners, nearest)
     index = loaded(discovery.shared_y, y.vectors, device)
     scores["Shared"] = search_scores(loaded(discovery.shared_x, vectors, device), index, partners, nearest)

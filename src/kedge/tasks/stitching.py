@@ -10,11 +10,11 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from kedge.discovery import KnownAnchors
-from kedge.discovery.fitted import AnchorKind
-from kedge.discovery.inputs import RandomState, as_random_state
-from kedge.discovery.parameters import Parameters
 from kedge.errors import InputError, NotFittedError
+from kedge.estimators import KnownAnchors
+from kedge.estimators.fitted import AnchorKind
+from kedge.estimators.inputs import RandomState, as_random_state
+from kedge.estimators.parameters import Parameters
 from kedge.spaces.conversion import SpaceLike
 from kedge.tasks.heads import Head, make_head
 

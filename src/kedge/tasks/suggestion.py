@@ -15,9 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from kedge.discovery import AnchorDiscovery
-from kedge.discovery.inputs import RandomState, as_random_state
 from kedge.errors import InputError
+from kedge.estimators import AnchorDiscovery
+from kedge.estimators.inputs import RandomState, as_random_state
 from kedge.geometry import moments_of, nearest_rotation
 from kedge.spaces import rows_from_key_pairs
 from kedge.spaces.conversion import SpaceLike, as_space

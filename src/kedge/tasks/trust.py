@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from kedge.discovery import Health
+from kedge.judging.health import Health
 from kedge.tasks.echoes import Echo
 from kedge.tasks.evaluation import as_percent
 

@@ -11,7 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from kedge.discovery import AnchorDiscovery, Interval
+from kedge.estimators import AnchorDiscovery
+from kedge.judging.health import Interval
 from kedge.spaces import Embeddings
 from kedge.tasks.clusters import cluster_rows
 from kedge.tasks.searching import also_in, loaded
@@ -92,13 +93,13 @@ def groups_of(discovery: AnchorDiscovery, queries: Embeddings, random_state: int
     if count < 2:
         return []
     rows = loaded(discovery.normalise_x, queries.vectors, torch.device("cpu"))
-    cluster, centres = cluster_rows(rows, count, _FEWEST_QUERIES, random_state)
-    if len(centres) < 2:
+    cluster, centers = cluster_rows(rows, count, _FEWEST_QUERIES, random_state)
+    if len(centers) < 2:
         return []
     groups = []
-    for number, centre in enumerate(centres):
+    for number, center in enumerate(centers):
         members = np.flatnonzero(cluster == number)
-        central = (rows[members] @ centre).topk(_KEYS_NAMED).indices.tolist()
+        central = (rows[members] @ center).topk(_KEYS_NAMED).indices.tolist()
         groups.append(Group(tuple(queries.keys[members[place]] for place in central), members))
     return groups
 

@@ -81,7 +81,7 @@ def open_store(address: str | Path | Address) -> Iterator[Store]:
 
 def _store_at(address: str | Path | Address) -> Store:
     if not is_address(address):
-        from kedge.spaces.stores.single_file import FileStore
+        from kedge.spaces.stores.backends.single_file import FileStore
 
         return FileStore(Address.of_file(Path(address)))  # type: ignore[arg-type]
     where = as_address(address)

@@ -1,0 +1,412 @@
+"""`AnchorDiscovery`: two spaces and a few pairs in, anchors, a match, a map and a verdict out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from kedge.errors import InputError
+from kedge.estimators.devices import Loaded, load_normalised, refuse_one_direction, resolve_device, to_numpy
+from kedge.estimators.findings import Findings, read_alignment
+from kedge.estimators.fitted import FittedDiscovery
+from kedge.estimators.inputs import RandomState, as_anchor_rows, as_random_state
+from kedge.estimators.pair_inputs import PairsLike, as_seed_rows
+from kedge.judging.judge import Judge, Judged
+from kedge.matching import DEFAULT_BUDGET, Precision, exact_is_quick, processes, using_precision
+from kedge.matching.problem import Problem
+from kedge.models.anchors import AnchorChoice, anchor_count, choose_anchors
+from kedge.models.maps import Centers
+from kedge.runs import folder as storage
+from kedge.runs.checkpoint import Checkpoint
+from kedge.runs.checksum import checksum
+from kedge.runs.journal import Journal
+from kedge.solving.alignment import Alignment
+from kedge.solving.attempts import discover_by_alternation
+from kedge.solving.paper import PaperInit, PaperSettings, discover_by_paper
+from kedge.solving.schedule import Schedule, schedules_for
+from kedge.solving.steps import OnStep
+from kedge.spaces import Embeddings
+from kedge.spaces.conversion import SpaceLike, as_space
+from kedge.spaces.embeddings import Key
+
+Method = Literal["alternate", "paper"]
+
+_FEWEST_SEEDS = {("alternate", "seeds"): 0, ("paper", "seeds"): 3, ("paper", "random"): 1}
+
+
+class _Given(NamedTuple):
+    """Two spaces, seeds as rows (s, 2), and the anchors: rows (a,) of X, or None, and how many there are to be."""
+
+    x: Embeddings
+    y: Embeddings
+    seeds: NDArray[np.int64]
+    anchors: NDArray[np.int64] | None
+    n_anchors: int
+
+
+class AnchorDiscovery(FittedDiscovery):
+    """Find parallel anchors, and a partner for every row, between two spaces.
+
+    Methods that take vectors (k, d) take all that `fit` takes as a space, and one vector (d,) as well, of which they
+    return one.
+
+    Parameters
+    ----------
+    n_anchors : int, optional
+        How many rows of X serve as anchors; ignored when `fit` is given anchors. By default 300, or as many as the
+        smaller space has rows.
+    method : {"alternate", "paper"}
+        The default alternates a closed-form map and a match; "paper" is the paper's optimiser.
+    init : {"seeds", "random"}
+        How the paper's free anchors start: from the rotation the seeds imply, or from noise as printed.
+    anchor_choice : {"random", "farthest"}
+        How anchors beyond the seeds are chosen.
+    center : bool
+        Take the mean off both spaces (after scaling to unit norm); usually a large gain.
+    whiten : float or "auto"
+        Divide each axis of either space by its standard deviation to this power (0 to 1) before rows are compared by
+        cosine, in the search for pairs and in relative coordinates. "auto" takes 0, and tries a half where the result
+        is not healthy enough; `whitening_` says what it came to.
+    schedule : Schedule
+        One attempt of the default method; by default several are made, as many as it takes, depending on the seeds.
+    paper : PaperSettings
+        Settings of the paper's optimiser.
+    min_confidence : float
+        Mutual pairs that are less probable than this are not listed; their rows have no match.
+    disjoint : bool
+        The spaces are known to have no item in common but the seeds: no pairs are looked for, and the map is found
+        without relying on any. Where it is not said, but hardly a row recognises its counterpart, the map is found so
+        too.
+    memory_budget : int
+        Bytes for the temporaries of matching; normalised copies of the spaces and, with few seeds, fingerprints (some
+        16 kB for each of at most 20,000 rows a side) come on top.
+    device : str
+        "auto", "cpu", "cuda" or "cuda:N".
+    precision : {"tf32", "bf16", "float32"}
+        What matching multiplies in on a GPU (it adds up in float32); a CPU always uses float32.
+    exact : bool
+        Compare all rows with all, however long it takes. Otherwise, where there are more than some 15,000 rows on a CPU
+        (200,000 on a GPU), a row is compared with candidates, and `candidate_recall_` says how often that came to the same.
+    random_state : int, generator of NumPy or None
+        The same number gives the same answer on the same machine. A generator is asked for one number, and None stands
+        for any; `random_state_` says which it was.
+    checkpoint : path, optional
+        Folder in which the state after every round is kept, made if need be. If it holds the state of an earlier `fit`
+        with the same spaces and settings, this one goes on from there. Delete it when you have saved the result.
+    on_step : callable, optional
+        Called with a `Step` after each step.
+
+    Attributes
+    ----------
+    anchors_x_, anchors_y_ : int arrays, shape (a,)
+        The anchors as rows of X, and the distinct rows of Y they were snapped to.
+    anchor_confidence_ : float array, shape (a,)
+        Probability that a snapped anchor is right, judged alike for seeds.
+    anchor_is_seed_ : bool array, shape (a,)
+    free_anchors_ : float array, shape (a, dy)
+        Unit vectors in (normalised) Y that stand for the anchors best.
+    match_, confidence_ : arrays, shape (n,)
+        For every row of X the best candidate in Y, and the probability that it is right.
+    pairs_ : int array, shape (p, 2)
+        The mutual pairs that are probable enough, surest first; a row in none of them has no match.
+    pair_confidence_ : float array, shape (p,)
+    seed_is_suspect_ : bool array, shape (s,)
+        Seeds that look wrong: the rest of the spaces contradicts them, and they are not used as anchors.
+    seed_closer_ : float array, shape (s,)
+        How many rows are closer to a seed's rows than they are to each other, the mean over both directions.
+    anchor_keys_, pair_keys_, seed_keys_ : lists of (x key, y key)
+        Keys as they were given; in a run that was loaded, their texts.
+    seed_found_keys_ : list of y keys
+        What was found for the seeds' rows of X, whether or not it is what the seeds say.
+    unmatched_keys_x_, unmatched_keys_y_ : lists of keys
+        The rows that have no match.
+    model_ : PairModel
+        What `shared_x` and `shared_y` read by, fitted to the pairs.
+    map_, map_back_ : float arrays, shapes (dx, dy) and (dy, dx)
+        Linear maps between the normalised spaces, each chosen by how well one searches with it.
+    map_scores_ : dict
+        For "map" and "map_back" the kind that was chosen, and on pairs it was not fitted to the mean reciprocal rank of
+        the partner (`own_rank`) and the share of the ten nearest rows that the partner has too (`overlap`).
+    whitening_ : float
+        The strength to which the spaces were whitened.
+    health_ : Health
+        Whether it worked, judged without labels: `health_.map` and `health_.pairs` each have a score, a verdict, a
+        reason and advice, and `health_.overlap` says what the spaces share.
+    candidate_recall_ : Agreement or None
+        Where rows were compared with candidates only: how many of a sample have the partner that they have among all.
+    history_ : tuple of Step
+    n_iter_ : int
+    converged_ : bool
+    random_state_ : int
+        The number that gives this answer again.
+    provenance_ : dict
+        Inputs and timings that a loaded run was saved with.
+
+    Examples
+    --------
+    >>> discovery = AnchorDiscovery(n_anchors=300, random_state=0)
+    >>> discovery.fit(x, y, seeds=[("cat", "chat"), ...])
+    >>> discovery.health_.map.verdict, discovery.health_.pairs.verdict
+    ('right', 'right')
+    """
+
+    def __init__(
+        self,
+        *,
+        n_anchors: int | None = None,
+        method: Method = "alternate",
+        init: PaperInit = "seeds",
+        anchor_choice: AnchorChoice = "random",
+        center: bool = True,
+        whiten: float | Literal["auto"] = "auto",
+        schedule: Schedule | None = None,
+        paper: PaperSettings | None = None,
+        min_confidence: float = 0.5,
+        disjoint: bool = False,
+        memory_budget: int = DEFAULT_BUDGET,
+        device: str = "auto",
+        precision: Precision = "tf32",
+        exact: bool = False,
+        random_state: RandomState = 0,
+        checkpoint: str | Path | None = None,
+        on_step: OnStep | None = None,
+    ) -> None:
+        self.n_anchors = n_anchors
+        self.method = method
+        self.init = init
+        self.anchor_choice = anchor_choice
+        self.center = center
+        self.whiten = whiten
+        self.schedule = schedule
+        self.paper = paper
+        self.min_confidence = min_confidence
+        self.disjoint = disjoint
+        self.memory_budget = memory_budget
+        self.device = device
+        self.precision = precision
+        self.exact = exact
+        self.random_state = random_state
+        self.checkpoint = checkpoint
+        self.on_step = on_step
+
+    # -- fitting ----------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        x: SpaceLike,
+        y: SpaceLike,
+        seeds: PairsLike = None,
+        anchors: Iterable[Key] | ArrayLike | None = None,
+    ) -> AnchorDiscovery:
+        """Discover anchors and pairs.
+
+        Inside `several_processes` all processes call it with the same arguments and get the same result; each reads
+        and holds its share of the rows.
+
+        Parameters
+        ----------
+        x, y : spaces (n, dx) and (m, dy)
+            Embeddings; an array, tensor or list of rows, whose row numbers "0", "1", ... become its keys; a DataFrame,
+            whose columns are the dimensions and whose index holds the keys; a dict, Series or gensim's KeyedVectors
+            with a vector for each key.
+        seeds : pairs, optional
+            Known pairs, any number: a list, a zip, an array (s, 2) or anything else that yields pairs (of x, of y); a
+            dict or Series that leads from X to Y; a DataFrame with two columns, or with columns `x` and `y`; a tuple of
+            two lists or arrays, those of X and those of Y in the same order. Rows are named by their keys or by their
+            numbers: in a space whose keys are whole numbers themselves, a whole number is always a key.
+        anchors : keys or rows of X, optional
+            The anchors to use instead of choosing `n_anchors`.
+        """
+        self._check_parameters()
+        given = self._given(x, y, seeds, anchors)
+        device = resolve_device(self.device)
+        self.random_state_ = processes().object_from_first(as_random_state(self.random_state))
+        generator = torch.Generator().manual_seed(self.random_state_)
+        journal = self._journal(given)  # looks at the files, which loading lets go
+        problem, loaded_x, loaded_y = self._load(given, device)
+        if given.anchors is None:
+            chosen = choose_anchors(problem, given.n_anchors, self.anchor_choice, generator)
+        else:
+            chosen = torch.from_numpy(given.anchors).to(device)
+        with using_precision(self.precision), journal:
+            alignment, judged = self._discover(problem, chosen, generator, journal)
+            findings = read_alignment(
+                problem,
+                chosen,
+                alignment,
+                judged,
+                Centers(loaded_x.center, loaded_y.center),
+                self.min_confidence,
+                generator,
+                journal.apart(),
+                disjoint=self.disjoint,
+            )
+        self._learn(problem, chosen, alignment, findings)
+        self.center_x_, self.center_y_ = to_numpy(loaded_x.center), to_numpy(loaded_y.center)
+        self.length_x_, self.length_y_ = loaded_x.length, loaded_y.length
+        self._name(given.x, given.y)
+        self.provenance_ = {}
+        return self
+
+    def fit_transform(
+        self,
+        x: SpaceLike,
+        y: SpaceLike,
+        seeds: PairsLike = None,
+        anchors: Iterable[Key] | ArrayLike | None = None,
+    ) -> NDArray[np.float32]:
+        """Discover, and give the relative coordinates (n, a) of X."""
+        return self.fit(x, y, seeds, anchors).transform(x)
+
+    def _given(self, x: SpaceLike, y: SpaceLike, seeds: PairsLike, anchors: Iterable[Key] | ArrayLike | None) -> _Given:
+        """What `fit` was given, checked."""
+        space_x, space_y = as_space(x, "x"), as_space(y, "y")
+        for space in (space_x, space_y):
+            if space.dim < 2:
+                raise InputError(f"{space.source}: at least 2 dimensions are needed, a direction has none to differ in")
+        smaller = min(len(space_x), len(space_y))
+        if smaller < processes().count:
+            raise InputError(f"there are fewer rows than processes ({processes().count}); start fewer")
+        seed_rows = as_seed_rows(seeds, space_x, space_y, _FEWEST_SEEDS[self.method, self.init])
+        if self.schedule and not self.schedule.fingerprints and not len(seed_rows):
+            raise InputError(
+                "schedule: there is nothing to start from; give seeds, or a Schedule with fingerprints=True"
+            )
+        if anchors is None:
+            return _Given(space_x, space_y, seed_rows, None, anchor_count(self.n_anchors, smaller, "n_anchors"))
+        anchor_rows = as_anchor_rows(anchors, space_x)
+        return _Given(space_x, space_y, seed_rows, anchor_rows, anchor_count(len(anchor_rows), smaller, "anchors"))
+
+    def _load(self, given: _Given, device: torch.device) -> tuple[Problem, Loaded, Loaded]:
+        """The rows of both spaces on the device, and the problem that they and the seeds are."""
+        exact = self.exact or self.method == "paper" or exact_is_quick(len(given.x), len(given.y), device)
+        precision = torch.float32 if exact else torch.float16
+        loaded_x, loaded_y = (
+            load_normalised(space.vectors, device, center=self.center, dtype=precision) for space in (given.x, given.y)
+        )
+        refuse_one_direction(loaded_x.rows, "x")
+        refuse_one_direction(loaded_y.rows, "y")
+        seeds_x, seeds_y = torch.from_numpy(given.seeds.T.copy()).to(device)
+        problem = Problem(loaded_x.rows, loaded_y.rows, seeds_x, seeds_y, self.memory_budget, self.center, exact)
+        return problem, loaded_x, loaded_y
+
+    def _discover(
+        self, problem: Problem, anchors: Tensor, generator: torch.Generator, journal: Journal
+    ) -> tuple[Alignment, Judged]:
+        """Run the method, and judge what it found."""
+        judge = Judge(problem, self.random_state_, journal.apart(), disjoint=self.disjoint).judge
+        strength = None if self.whiten == "auto" else float(self.whiten)
+        if self.method == "paper":
+            settings = self.paper or PaperSettings()
+            whitened = problem.whitened(strength or 0.0)
+            alignment = discover_by_paper(whitened, anchors, self.init, settings, generator, journal)
+            return replace(alignment, whitening=strength or 0.0), judge(problem, alignment.match)
+        schedules = schedules_for(len(problem.seeds_x), strength, max(len(problem.x), len(problem.y)))
+        if self.schedule:
+            schedules = (self.schedule if strength is None else replace(self.schedule, whitening=strength),)
+        return discover_by_alternation(problem, schedules, judge, generator, journal, disjoint=self.disjoint)
+
+    def _learn(self, problem: Problem, anchors: Tensor, alignment: Alignment, findings: Findings) -> None:
+        """Set the learned attributes, as NumPy arrays."""
+        confidence = findings.confidence
+        partners = to_numpy(confidence.match.partner)
+        probability = confidence.of(np.arange(len(partners)), partners)
+        described = problem.whitened(alignment.whitening)
+
+        self.anchors_x_, self.anchors_y_ = to_numpy(anchors), to_numpy(findings.snapped_anchors)
+        self.anchor_is_seed_ = to_numpy(problem.without_seeds(findings.suspects).seed_partners(anchors) >= 0)
+        self.anchor_confidence_ = confidence.of(self.anchors_x_, self.anchors_y_)
+        self.anchor_vectors_ = to_numpy(described.x.take(anchors))
+        self.free_anchors_ = to_numpy(findings.free_anchors)
+        self.snapped_anchors_ = to_numpy(described.y.take(findings.snapped_anchors))
+        self.seed_is_suspect_ = to_numpy(findings.suspects)
+        self.seed_closer_ = to_numpy(findings.closer)
+        self.seeds_ = np.stack([to_numpy(problem.seeds_x), to_numpy(problem.seeds_y)], axis=1)
+        self._seeds_found = to_numpy(findings.seeds_found)
+        self.seed_vectors_x_, self.seed_vectors_y_ = (
+            to_numpy(described.x.take(problem.seeds_x)),
+            to_numpy(described.y.take(problem.seeds_y)),
+        )
+        self.match_, self.confidence_ = partners, probability
+        self.pairs_, self.pair_confidence_ = findings.pairs, probability[findings.pairs[:, 0]]
+        self.model_ = findings.model.on(torch.device("cpu"), torch.float32)
+        self.map_, self.map_back_ = to_numpy(findings.map.matrix), to_numpy(findings.map_back.matrix)
+        self.map_scores_ = {"map": findings.map.described, "map_back": findings.map_back.described}
+        self.whitening_ = alignment.whitening
+        whitenings = problem.whitenings(self.whitening_) if self.whitening_ else (None, None)
+        self.whitening_x_, self.whitening_y_ = map(to_numpy, whitenings)
+        self.health_ = findings.health
+        self.candidate_recall_ = confidence.candidate_recall
+        self.history_, self.n_iter_ = alignment.history, len(alignment.history)
+        self.converged_ = alignment.converged
+
+    def _name(self, x: Embeddings, y: Embeddings) -> None:
+        """Set the learned attributes that are keys."""
+        self.anchor_keys_ = _key_pairs(x, y, np.stack([self.anchors_x_, self.anchors_y_], axis=1))
+        self.pair_keys_ = _key_pairs(x, y, self.pairs_)
+        self.seed_keys_ = _key_pairs(x, y, self.seeds_)
+        self.seed_found_keys_ = [y.keys[row] for row in self._seeds_found.tolist()]
+        self.unmatched_keys_x_ = _keys_without(x, self.pairs_[:, 0])
+        self.unmatched_keys_y_ = _keys_without(y, self.pairs_[:, 1])
+
+    def _check_parameters(self) -> None:
+        if (self.method, self.init) not in _FEWEST_SEEDS:
+            allowed = ", ".join(f"method={method!r} with init={init!r}" for method, init in _FEWEST_SEEDS)
+            raise InputError(f"no such method: {self.method!r} with init={self.init!r}; there are {allowed}")
+        if self.anchor_choice not in ("random", "farthest"):
+            raise InputError(f"anchor_choice must be 'random' or 'farthest', got {self.anchor_choice!r}")
+        if self.method == "paper" and not processes().alone:
+            raise InputError("method 'paper' runs in one process; start it without torchrun")
+        if self.method == "paper" and self.checkpoint is not None:
+            raise InputError("checkpoint: method 'paper' keeps no state; leave it out")
+        if self.whiten != "auto" and not (isinstance(self.whiten, int | float) and 0 <= self.whiten <= 1):
+            raise InputError(f"whiten must be 'auto' or a number from 0 to 1, got {self.whiten!r}")
+        if not 0 <= self.min_confidence <= 1:
+            raise InputError(f"min_confidence must be between 0 and 1, got {self.min_confidence!r}")
+        numbers = {"n_anchors": self.n_anchors, "memory_budget": self.memory_budget}
+        for name, value in numbers.items():
+            by_default = name == "n_anchors" and value is None
+            if not by_default and not (isinstance(value, int | np.integer) and 1 <= value < 2**63):
+                raise InputError(f"{name} must be a whole number of at least 1, got {value!r}")
+        if self.random_state is None and self.checkpoint is not None:
+            raise InputError("random_state: to go on from a checkpoint takes the same number again; give one")
+
+    def _journal(self, given: _Given) -> Journal:
+        """A new journal; or the one of an unfinished fit of the same spaces, to go on with."""
+        if self.checkpoint is None:
+            return Journal(self.on_step)
+        settings = storage.settings_of(self)
+        for name in ("device", "memory_budget"):  # change how it is computed, not what
+            del settings[name]
+        inputs = {
+            "X": checksum(given.x.vectors),
+            "Y": checksum(given.y.vectors),
+            "seeds": checksum(given.seeds),
+            "anchors": None if given.anchors is None else checksum(given.anchors[:, None]),
+        }
+        return Journal(self.on_step, Checkpoint(Path(self.checkpoint), inputs, settings))
+
+    # -- keeping ----------------------------------------------------------------------------------
+
+    def save(self, folder: str | Path, *, overwrite: bool = False, extra: Mapping[str, Any] | None = None) -> None:
+        """Write a run folder (safetensors, JSON, TSV), with the texts of keys; `extra` entries go into `run.json`."""
+        self._check_fitted()
+        self.provenance_ = self.provenance_ | dict(extra or {})
+        storage.save(self.with_text_keys(), Path(folder), overwrite=overwrite)
+
+
+def _key_pairs(x: Embeddings, y: Embeddings, rows: NDArray[np.int64]) -> list[tuple[Key, Key]]:
+    return [(x.keys[left], y.keys[right]) for left, right in rows.tolist()]
+
+
+def _keys_without(space: Embeddings, rows: NDArray[np.int64]) -> list[Key]:
+    left = np.ones(len(space), dtype=bool)
+    left[rows] = False
+    return [space.keys[row] for row in np.flatnonzero(left).tolist()]

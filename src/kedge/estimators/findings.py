@@ -1,0 +1,184 @@
+"""From a match to everything a run is used for: the pairs that are probable, the pair model, the maps, the anchors.
+
+All of it is learned from one list of pairs: the seeds as given, unless they look wrong, and the found pairs that are
+probable and touch no row of a seed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from kedge.geometry import PairModel, nearest_rotation
+from kedge.judging.answers import answer_both, judge_by_known
+from kedge.judging.confidence import Confidence, measure_confidence
+from kedge.judging.doubtful_seeds import rows_closer, suspect_seeds
+from kedge.judging.health import Health
+from kedge.judging.judge import Judged
+from kedge.judging.recognition import FEWEST_ROWS, PROBABLE
+from kedge.matching.comparing import held, read_y
+from kedge.matching.problem import Problem
+from kedge.models.anchors import place_free_anchors, snap
+from kedge.models.cross_fitting import cross_fitted
+from kedge.models.maps import ENOUGH_KNOWN, Centers, ChosenMap, choose_map
+from kedge.models.soft_pairs import soft_cross
+from kedge.runs.journal import Journal
+from kedge.solving.alignment import Alignment, fit_model, known_and_found, pair_moments
+from kedge.solving.annealing import PAIRS_PER_DIM
+from kedge.solving.schedule import SOFT_ROWS
+
+_FOLDS = 5
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a run has learned.
+
+    `pairs` (p, 2) are those that are probable enough, surest first; `suspects` (s,) is a mask of the seeds that look
+    wrong, `closer` (s,) how many rows are closer to a seed's than they to each other, `seeds_found` (s,) what was found
+    for their rows of X without them; `free_anchors` (a, dy) are unit vectors, `snapped_anchors` (a,) distinct rows of
+    Y.
+    """
+
+    health: Health
+    confidence: Confidence
+    pairs: NDArray[np.int64]
+    suspects: Tensor
+    closer: Tensor
+    seeds_found: Tensor
+    model: PairModel
+    map: ChosenMap
+    map_back: ChosenMap
+    free_anchors: Tensor
+    snapped_anchors: Tensor
+
+
+def read_alignment(
+    problem: Problem,
+    anchors: Tensor,
+    alignment: Alignment,
+    judged: Judged,
+    centers: Centers,
+    min_confidence: float,
+    generator: torch.Generator,
+    journal: Journal,
+    *,
+    disjoint: bool = False,
+) -> Findings:
+    """Say which pairs are probable, and learn from them; none are, if the spaces are known to be disjoint."""
+    pairs_found = known_and_found(problem, alignment.match)
+    honest = cross_fitted(problem, *pairs_found, generator, candidates=alignment.candidates)
+    closer = rows_closer(problem, honest.x, honest.y)
+    suspects = suspect_seeds(problem, closer) & (judged.answer.verdict == "right")
+    judged = judge_by_known(problem, judged, centers)
+    trusted = problem.without_seeds(suspects)
+    seeds = trusted.seeds_x, trusted.seeds_y
+    confidence = measure_confidence(problem, honest, alignment.match.partner, seeds, judged, journal, disjoint=disjoint)
+    pairs = _probable_pairs(confidence, min_confidence)
+    health = answer_both(trusted, alignment, judged, confidence, len(pairs), disjoint=disjoint)
+
+    rows_x, rows_y, known = _to_learn_from(trusted, confidence)
+    model = _fit_shared(problem, rows_x, rows_y, known)
+    soft = None
+    if judged.answer.verdict != "not right" and _few_found(trusted, confidence):
+        soft = _soft_cross(trusted, nearest_rotation(pair_moments(problem, rows_x, rows_y).cross), generator)
+    forward = choose_map(problem, rows_x, rows_y, known, centers.y, soft)
+    back = choose_map(problem.turned_round(), rows_y, rows_x, known, centers.x, None if soft is None else soft.T)
+    described = problem.whitened(alignment.whitening)
+    free = alignment.free_anchors
+    if free is None:
+        free = place_free_anchors(pair_moments(described, rows_x, rows_y), described.x.take(anchors))
+        estimates = held(problem, model.shared_x(problem.x.take(anchors)), model.biases, left=True).float()
+        y = read_y(problem, model)
+        snapped = snap(trusted, anchors, estimates, y, confidence.match.column_hubness)
+    else:  # the method's own, which are snapped to the rows nearest to them
+        snapped = snap(trusted, anchors, free, described.y)
+    found = confidence.unaided.partner[problem.seeds_x]
+    return Findings(health, confidence, pairs, suspects, closer, found, model, forward, back, free, snapped)
+
+
+def _probable_pairs(confidence: Confidence, least: float) -> NDArray[np.int64]:
+    """Mutual pairs (p, 2) at least so probable; surest first, and of the equally sure those of the greater margin."""
+    match = confidence.match
+    rows, partners = (side.cpu().numpy() for side in match.pairs())
+    probability, margin = confidence.paired[rows], match.margin.cpu().numpy()[rows]
+    order = np.lexsort((-margin, -probability))
+    return np.stack([rows, partners], axis=1)[order][probability[order] >= least]
+
+
+def _to_learn_from(trusted: Problem, confidence: Confidence) -> tuple[Tensor, Tensor, int]:
+    """Pairs as rows (p,) of X and of Y, the seeds first, and how many those are.
+
+    Besides the seeds, the pairs that are probably right; or all mutual ones, where these are few or it is doubtful
+    whether any is: what the pairs have in common is then better evidence than how sure each of them is.
+    """
+    rows_x, rows_y = confidence.match.pairs()
+    if _probable_suffice(trusted, confidence):
+        probable = torch.from_numpy(confidence.paired >= PROBABLE).to(rows_x.device)[rows_x]
+        rows_x, rows_y = rows_x[probable], rows_y[probable]
+    new = ~(torch.isin(rows_x, trusted.seeds_x) | torch.isin(rows_y, trusted.seeds_y))
+    return (
+        torch.cat([trusted.seeds_x, rows_x[new]]),
+        torch.cat([trusted.seeds_y, rows_y[new]]),
+        len(trusted.seeds_x),
+    )
+
+
+def _probable_suffice(trusted: Problem, confidence: Confidence) -> bool:
+    """Whether so many pairs are probably right that nothing else is needed to learn from."""
+    rows = confidence.match.pairs()[0]
+    return confidence.trust == 1 and _enough(confidence, rows, trusted)
+
+
+def _few_found(trusted: Problem, confidence: Confidence) -> bool:
+    """Whether few pairs besides the seeds are probably right, although there are rows left that could be in some."""
+    rows = confidence.match.pairs()[0]
+    found = rows[~torch.isin(rows, trusted.seeds_x)]
+    left = min(len(trusted.x), len(trusted.y)) - len(trusted.seeds_x)
+    return left >= FEWEST_ROWS and not (confidence.trust == 1 and _enough(confidence, found, trusted))
+
+
+def _enough(confidence: Confidence, rows: Tensor, problem: Problem) -> bool:
+    """Whether enough of the pairs of these rows of X are probable."""
+    probable = int((confidence.paired[rows.cpu().numpy()] >= PROBABLE).sum())
+    return probable >= PAIRS_PER_DIM * min(problem.x.dim, problem.y.dim)
+
+
+def _soft_cross(trusted: Problem, start: Tensor, generator: torch.Generator) -> Tensor:
+    """On a sample: more rows of one space where there are few of the other."""
+    size = max(SOFT_ROWS, SOFT_ROWS**2 // min(len(trusted.x), len(trusted.y)))
+    return soft_cross(trusted.sample(size, generator), start)
+
+
+def _fit_shared(problem: Problem, rows_x: Tensor, rows_y: Tensor, known: int) -> PairModel:
+    """The pair model of pairs (p,), the first `known` certain; of these alone where that reads them better."""
+    if ENOUGH_KNOWN <= known < len(rows_x):
+        with_found = _held_out_rank(problem, rows_x, rows_y, known)
+        alone = _held_out_rank(problem, rows_x[:known], rows_y[:known], known)
+        if alone > with_found:
+            rows_x, rows_y = rows_x[:known], rows_y[:known]
+    return fit_model(problem, rows_x, rows_y)
+
+
+def _held_out_rank(problem: Problem, rows_x: Tensor, rows_y: Tensor, known: int) -> float:
+    """Mean reciprocal rank of known partners among all known ones, by models that had not seen them."""
+    model = fit_model(problem, rows_x, rows_y)
+    fold = torch.arange(len(rows_x), device=rows_x.device) % _FOLDS
+    fold[known:] = _FOLDS
+    ranks = []
+    for index in range(_FOLDS):
+        tested = (fold[:known] == index).nonzero(as_tuple=True)[0]
+        others = fold != index
+        cross = pair_moments(problem, rows_x[others], rows_y[others]).cross
+        other = model.refitted(problem.spectrum_x, problem.spectrum_y, cross)
+        queries, targets = (
+            other.shared_x(problem.x.take(rows_x[tested])),
+            other.shared_y(problem.y.take(rows_y[:known])),
+        )
+        similarity = queries @ targets.T
+        ranks.append((similarity > similarity.gather(1, tested[:, None])).sum(dim=1) + 1)
+    return float((1 / torch.cat(ranks).double()).mean())

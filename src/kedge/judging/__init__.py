@@ -1,0 +1,4 @@
+"""Is it right, for what, and how sure: chance, recognition, confidence, overlap, doubtful seeds, verdicts.
+
+May import solving and below.
+"""

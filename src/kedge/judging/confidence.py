@@ -1,0 +1,105 @@
+"""How sure is a pair? A probability for every row, measured on the two spaces themselves.
+
+Rows are matched as read by models that had not seen their pairs (`cross_fitting`), and what the margins of that match
+are worth is told from first and second choices (`recognition`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from kedge.judging.health import DOUBTFUL, RIGHT
+from kedge.judging.judge import Judged
+from kedge.judging.recognition import Choices, Recognition, count_recognised, pair_probabilities
+from kedge.matching import Agreement, Comparison, Match
+from kedge.matching.problem import Problem
+from kedge.runs.journal import Journal, match_from, match_kept, match_state
+from kedge.solving.steps import Step
+
+# Rows that are in no pair: how often their candidate is right all the same, as a share of how often the least sure
+# pair is, depending on whether it is in a pair with another row. Seen on words and images; the one thing here that is
+# not measured on the spaces at hand.
+_UNCLAIMED, _CLAIMED = 0.7, 0.2
+
+
+@dataclass(frozen=True)
+class Confidence:
+    """A match of all rows by models that had not seen them, and what it is worth.
+
+    `paired` (n,) is the probability that a row's partner is right if the two are a mutual pair, `least` that of
+    the least sure pair. In the match seeds are pairs; `unaided` is the match without them.
+    `recognition` is how many rows are recognised, `trust` whether the map is right at all, which all probabilities
+    count in; `candidate_recall` says, where only candidates were compared, how many of a sample have the partner that they have
+    among all rows.
+    """
+
+    match: Match
+    paired: NDArray[np.float32]
+    least: float
+    unaided: Match
+    recognition: Recognition
+    trust: float
+    candidate_recall: Agreement | None
+
+    def of(self, rows_x: NDArray[np.int64], rows_y: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Probabilities (k,) that rows (k,) of X and of Y belong together, whether or not they are pairs."""
+        partner, mutual = self.match.partner.cpu().numpy(), self.match.mutual.cpu().numpy()
+        claimed_y = np.isin(rows_y, partner[mutual])
+        unpaired = self.least * np.where(claimed_y, _CLAIMED, _UNCLAIMED)
+        in_a_pair = np.where(
+            partner[rows_x] == rows_y, self.paired[rows_x], np.minimum(1 - self.paired[rows_x], self.least)
+        )
+        return np.where(mutual[rows_x], in_a_pair, unpaired).astype(np.float32)
+
+
+def measure_confidence(
+    problem: Problem,
+    honest: Comparison,
+    guesses: Tensor,
+    seeds: tuple[Tensor, Tensor],
+    judged: Judged,
+    journal: Journal,
+    *,
+    disjoint: bool = False,
+) -> Confidence:
+    """Match rows as read by models that had not seen their pairs, and tell what the margins are worth.
+
+    Rows that are in no pair keep their partner of the match before, `guesses` (n,): it is as good a guess as any.
+    Seeds, rows (s,) of X and of Y, are pairs whatever the match says, unless the map is not right; if the spaces are
+    known to be disjoint, they are the only ones.
+    """
+    # What the pairs are worth if the map is right, times whether it is.
+    trust = float(np.clip((judged.answer.score - DOUBTFUL) / (RIGHT - DOUBTFUL), 0, 1))
+    expected = match_kept(len(problem.x), len(problem.y))
+    state = journal.once("confidence", problem.y.device, expected, lambda: match_state(honest.match()))
+    journal.tell(Step("confidence", 1, 2))
+    match = match_from(state)
+    choices = Choices.of(honest, match, torch.Generator().manual_seed(0))
+    candidate_recall = honest.candidate_recall(match)
+    journal.tell(Step("confidence", 2, 2))
+    seemingly = count_recognised(choices)
+    recognition = seemingly.less(1.0 if disjoint else judged.illusion)
+    match = replace(match, partner=torch.where(match.mutual, match.partner, guesses))
+    if trust == 0 or not bool(match.mutual.any()):
+        nothing = np.zeros(len(problem.x), dtype=np.float32)
+        return Confidence(match, nothing, 0.0, match, recognition, 0.0, candidate_recall)
+    at, probabilities = pair_probabilities(choices, seemingly)
+    probabilities = probabilities * (recognition.count / max(seemingly.count, 1.0))
+    given = _with_seeds(match, *seeds)
+    paired = trust * np.interp(given.margin.double().cpu().numpy(), at, probabilities)
+    paired[seeds[0].cpu().numpy()] = 1.0
+    least = trust * float(probabilities[0])
+    return Confidence(given, paired.astype(np.float32), least, match, recognition, trust, candidate_recall)
+
+
+def _with_seeds(match: Match, seeds_x: Tensor, seeds_y: Tensor) -> Match:
+    """The match in which every seed (s,) is a pair, and nobody else's row of Y is a seed's."""
+    partner, margin = match.partner.clone(), match.margin.clone()
+    margin[torch.isin(partner, seeds_y)] = -torch.inf
+    partner[seeds_x], margin[seeds_x] = seeds_y, torch.inf
+    return replace(match, partner=partner, margin=margin)

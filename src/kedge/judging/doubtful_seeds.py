@@ -1,0 +1,43 @@
+"""Which seeds are doubtful, once an alignment is there that does not depend on any one of them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from kedge.matching import Rows, processes, row_blocks
+from kedge.matching.problem import Problem
+
+# A right seed is close even where it is not the closest; a wrong one is anywhere. On average over
+# both directions, at most this share of rows may be closer.
+_CLOSER_ROWS = 0.05
+_ROUNDING = 1e-5
+
+
+def rows_closer(problem: Problem, x: Rows, y: Rows) -> Tensor:
+    """How many rows are closer to a seed's rows than they are to each other (s,): the mean over both directions.
+
+    x (n, c) and y (m, c) are the problem's rows as read without their own pairs; their inner product is similarity.
+    """
+    source, target = x.take(problem.seeds_x), y.take(problem.seeds_y)
+    similarity = (source * target).sum(dim=1)
+    counts = torch.zeros_like(similarity, dtype=torch.int64)
+    for rows, others in ((source, y), (target, x)):
+        for piece in others.pieces():
+            counts += _closer(rows, piece, similarity, problem.budget)
+    return processes().sum(counts).double() / 2
+
+
+def suspect_seeds(problem: Problem, closer: Tensor) -> Tensor:
+    """Mask (s,) of the seeds whose rows are nowhere near each other: so many rows (s,) are closer to one of them."""
+    return 2 * closer > _CLOSER_ROWS * (len(problem.x) + len(problem.y))
+
+
+def _closer(seeds: Tensor, others: Tensor, similarity: Tensor, budget: int) -> Tensor:
+    """How many of the other rows (k, d) are closer to each seed (s, d) than its partner is (s,)."""
+    counts = torch.zeros(len(seeds), dtype=torch.int64, device=seeds.device)
+    for rows, block in row_blocks(seeds, others, budget):
+        # A partner is not closer than itself, however its product is rounded.
+        own = similarity[rows, None]
+        counts[rows] = (block > own + _ROUNDING * own.abs().clamp_min(1)).sum(dim=1)
+    return counts

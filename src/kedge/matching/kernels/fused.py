@@ -1,0 +1,312 @@
+"""Fused kernels (Triton): reductions of a similarity that never leaves the chip.
+
+Each program owns a block of rows and walks over all columns: a tile of products in registers, reduced at once. What is
+kept between tiles is a few numbers a row. Products are made of tf32 or bfloat16 numbers and added up in float32.
+
+What limits them is how fast tiles come in, not the reductions: blocks are as large as registers allow, they come by
+tensor descriptors (which Hopper copies without any help of the program), and the walk over columns and the walk over
+coordinates are one loop to the compiler (`flatten`), so that the next tile is on its way while this one is reduced.
+
+The same reductions in plain torch, over blocks of rows, are in the modules that call these (see `backend.py`), and the
+tests hold the kernels to them. Import this module only where there is a CUDA device and Triton.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from typing import Any, NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from kedge.matching.kernels.backend import MOST_FUSED_NEIGHBOURS, Precision, current_precision
+
+CALLS: Counter[str] = Counter()
+"""How often each kernel was called, so that a test can tell that it was."""
+
+_SLOTS: Any = tl.constexpr(MOST_FUSED_NEIGHBOURS)
+# In powers of two: the hardware has no other exponential.
+_TO_TWO: Any = tl.constexpr(1.4426950408889634)
+# Widths that inner dimensions are padded to, in numbers, and what a step of the product takes: 128 bytes.
+_STEP = {torch.bfloat16: 64, torch.float32: 32}
+_STEP_BYTES = 128
+# Of the chips that the kernels run on, where torch does not tell.
+_LEAST_SHARED_MEMORY = 99 * 1024
+
+
+class _Shape(NamedTuple):
+    """Rows and columns of a tile, warps that share it, and tiles on their way at once."""
+
+    rows: int
+    columns: int
+    warps: int
+    stages: int
+
+
+def prepare(rows: Tensor, precision: Precision) -> Tensor:
+    """Rows (n, d) as the kernels want them: contiguous, of the precision's type, d padded with zeros to whole steps."""
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    step = _STEP[dtype]
+    width = -(-rows.shape[1] // step) * step
+    prepared = torch.zeros(len(rows), width, dtype=dtype, device=rows.device)
+    prepared[:, : rows.shape[1]] = rows
+    if precision == "tf32":
+        # The tensor cores would cut the last 13 bits off; rounding leaves an error without a bias, and a smaller one.
+        bits = prepared.view(torch.int32)
+        bits.add_(0x1000).bitwise_and_(-0x2000)
+    return prepared
+
+
+def log_sum_exp(a: Tensor, b: Tensor, scale: float, bias: Tensor, *, precision: Precision | None = None) -> Tensor:
+    """The log of sum_j exp(scale <a_i, b_j> + bias_j) (n,) for rows a (n, d) against b (m, d): a Sinkhorn half-step."""
+    result = torch.empty(len(a), device=a.device)
+    _launch(_log_sum_exp, a, b, (bias.contiguous(), result), (scale,), precision or current_precision())
+    return result
+
+
+def best_two(
+    a: Tensor, b: Tensor, column_penalty: Tensor, forbidden: Tensor | None = None, *, precision: Precision | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The best column by <a_i, b_j> - penalty_j of each row: its index (n,), its value and the second best value (n,).
+
+    `forbidden` (m,) names for each column one row that may not have it.
+    """
+    index = torch.empty(len(a), dtype=torch.int32, device=a.device)
+    first, second = torch.empty(2, len(a), device=a.device)
+    barred = index if forbidden is None else forbidden.int()
+    tensors = (column_penalty.contiguous(), barred, index, first, second)
+    _launch(_best_two, a, b, tensors, (), precision or current_precision(), BARRED=forbidden is not None)
+    return index.long(), first, second
+
+
+def top_k(a: Tensor, b: Tensor, k: int, *, precision: Precision | None = None) -> tuple[Tensor, Tensor]:
+    """The k <= 16 greatest similarities (n, k) of each row of a (n, d) to rows of b (m, d), best first, and which."""
+    values = torch.empty(len(a), MOST_FUSED_NEIGHBOURS, device=a.device)
+    indices = torch.empty(len(a), MOST_FUSED_NEIGHBOURS, dtype=torch.int32, device=a.device)
+    _launch(_top_k, a, b, (values, indices), (k,), precision or current_precision())
+    kept, order = values[:, :k].sort(dim=1, descending=True)
+    return kept, indices[:, :k].gather(1, order).long()
+
+
+def barycenters(
+    a: Tensor, b: Tensor, values: Tensor, scale: float, bias: Tensor, *, precision: Precision | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Softmax over j of scale <a_i, b_j> + bias_j: the mean (n, v) of the values (m, v) it weighs, its log-sum-exp
+    (n,), and its greatest exponent (n,). As attention does it, with at most 512 values a row.
+    """
+    precision = precision or current_precision()
+    means = torch.empty(len(a), values.shape[1], device=a.device)
+    total, peak = torch.empty(2, len(a), device=a.device)
+    width = max(16, triton.next_power_of_2(values.shape[1]))  # tensor cores take no fewer
+    weighed = prepare(values, precision)
+    shape = _fitted(_barycenter_shape(width, precision, a.device), a.device, width * weighed.element_size())
+    tensors = (_described(weighed, shape.columns, width), bias.contiguous(), means, total, peak)
+    _launch(_barycenters, a, b, tensors, (scale, values.shape[1]), precision, shape, BV=width)
+    return means, total, peak
+
+
+# Chosen by measuring on an H200 (`python benchmarks/fused.py`); one for each kernel, so that little is compiled.
+# `_fitted` makes less of them where a chip has less shared memory.
+_SHAPES = {
+    "log_sum_exp": _Shape(128, 256, 8, 3),
+    "best_two": _Shape(128, 256, 8, 4),
+    "top_k": _Shape(128, 128, 4, 3),
+}
+_EXACT_SHAPE = _Shape(64, 64, 8, 2)
+
+
+def _barycenter_shape(width: int, precision: Precision, device: torch.device) -> _Shape:
+    """Means of many values leave less room for the tile, and pass through shared memory once more on their way out."""
+    if precision == "float32" or 128 * width * 4 > min(shared_memory(device), 128 * 256 * 4):
+        return _Shape(64, 32, 8, 2)
+    return _Shape(128, 128, 8, 2) if precision == "bf16" else _Shape(128, 64, 8, 3)
+
+
+def _fitted(shape: _Shape, device: torch.device, width: int = 0) -> _Shape:
+    """The shape, or a smaller one whose tiles fit on the chip: fewer on their way at once, then narrower ones.
+
+    `width` is how many bytes a column brings along besides its step of 128 bytes.
+    """
+    room = shared_memory(device)
+    while shape.stages * ((shape.rows + shape.columns) * _STEP_BYTES + shape.columns * width) > room:
+        if shape.stages > 1:
+            shape = shape._replace(stages=shape.stages - 1)
+        elif shape.columns > 16:
+            shape = shape._replace(columns=shape.columns // 2)
+        else:
+            break  # let the compiler say it
+    return shape
+
+
+def shared_memory(device: torch.device) -> int:
+    """Bytes that the tiles of a program can take, with some left for reductions."""
+    properties: Any = torch.cuda.get_device_properties(device)
+    return int(getattr(properties, "shared_memory_per_block_optin", _LEAST_SHARED_MEMORY)) - 4096
+
+
+def _launch(
+    kernel: Any,
+    a: Tensor,
+    b: Tensor,
+    tensors: tuple[Any, ...],
+    numbers: tuple[float, ...],
+    precision: Precision,
+    shape: _Shape | None = None,
+    **constants: int,
+) -> Any:
+    """Run a kernel over all rows of a (n, d) against b (m, d), whose descriptors come before its other arguments.
+
+    Returns the kernel as compiled.
+    """
+    name = kernel.__name__.removeprefix("_")
+    if shape is None:
+        shape = _fitted(_EXACT_SHAPE if precision == "float32" else _SHAPES[name], a.device)
+    CALLS[name] += 1
+    if not len(a):
+        return None
+    left, right = prepare(a, precision), prepare(b, precision)
+    step = _STEP[left.dtype]
+    with torch.cuda.device(a.device):
+        return kernel[(triton.cdiv(len(a), shape.rows),)](
+            _described(left, shape.rows, step), _described(right, shape.columns, step), *tensors, len(a), len(b),
+            *numbers, D=left.shape[1], BK=step, BM=shape.rows, BN=shape.columns,
+            HOW="ieee" if precision == "float32" else "tf32", STAGES=shape.stages, num_warps=shape.warps,
+            num_stages=shape.stages, **constants,
+        )  # fmt: skip
+
+
+def _described(rows: Tensor, height: int, width: int) -> TensorDescriptor:
+    """Rows (n, d) that come in blocks (height, width); beyond the edges there are zeros."""
+    return TensorDescriptor(rows, list(rows.shape), list(rows.stride()), [height, width])
+
+
+def _kernel(function: Any) -> Any:
+    """Compile one version for all numbers of rows, and wherever in memory a vector begins."""
+    arguments = inspect.signature(function).parameters.values()
+    varying = [argument.name for argument in arguments if argument.annotation is inspect.Parameter.empty]
+    return triton.jit(do_not_specialize=varying, do_not_specialize_on_alignment=varying)(function)
+
+
+@triton.jit
+def _tile(
+    a, b, row, column,
+    D, BK: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, HOW: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    """Products (BM, BN) of the rows from `row` on with the columns from `column` on."""
+    tile = tl.zeros((BM, BN), dtype=tl.float32)
+    for k in tl.range(0, D, BK, num_stages=STAGES):
+        tile = tl.dot(a.load([row, k]), b.load([column, k]).T, tile, input_precision=HOW)
+    return tile
+
+
+@_kernel
+def _log_sum_exp(
+    a, b, bias, result, n, m, scale,
+    D: tl.constexpr, BK: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, HOW: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0) * BM
+    greatest = tl.full((BM,), float("-inf"), dtype=tl.float32)
+    total = tl.zeros((BM,), dtype=tl.float32)
+    for begin in tl.range(0, m, BN, flatten=True):
+        tile = _tile(a, b, row, begin, D, BK, BM, BN, HOW, STAGES)
+        columns = begin + tl.arange(0, BN)
+        added = tl.load(bias + columns, mask=columns < m, other=float("-inf"))
+        tile = tile * (scale * _TO_TWO) + (added * _TO_TWO)[None, :]
+        highest = tl.maximum(greatest, tl.max(tile, 1))
+        total = total * tl.exp2(greatest - highest) + tl.sum(tl.exp2(tile - highest[:, None]), 1)
+        greatest = highest
+    rows = row + tl.arange(0, BM)
+    tl.store(result + rows, (greatest + tl.log2(total)) / _TO_TWO, mask=rows < n)
+
+
+@_kernel
+def _best_two(
+    a, b, penalty, barred, index, first, second, n, m,
+    D: tl.constexpr, BK: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, HOW: tl.constexpr, STAGES: tl.constexpr,
+    BARRED: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0) * BM
+    rows = row + tl.arange(0, BM)
+    best = tl.full((BM,), float("-inf"), dtype=tl.float32)
+    runner_up = tl.full((BM,), float("-inf"), dtype=tl.float32)
+    where = tl.zeros((BM,), dtype=tl.int32)
+    for begin in tl.range(0, m, BN, flatten=True):
+        tile = _tile(a, b, row, begin, D, BK, BM, BN, HOW, STAGES)
+        columns = begin + tl.arange(0, BN)
+        tile -= tl.load(penalty + columns, mask=columns < m, other=float("inf"))[None, :]
+        if BARRED:
+            taken = tl.load(barred + columns, mask=columns < m, other=-1)
+            tile = tl.where(taken[None, :] == rows[:, None], float("-inf"), tile)
+        value, place = tl.max(tile, 1, return_indices=True)
+        others = tl.where(tl.arange(0, BN)[None, :] == place[:, None], float("-inf"), tile)
+        runner_up = tl.maximum(tl.maximum(runner_up, tl.max(others, 1)), tl.minimum(best, value))
+        where = tl.where(value > best, begin + place, where)
+        best = tl.maximum(best, value)
+    tl.store(index + rows, where, mask=rows < n)
+    tl.store(first + rows, best, mask=rows < n)
+    tl.store(second + rows, runner_up, mask=rows < n)
+
+
+@_kernel
+def _top_k(
+    a, b, values, indices, n, m, k,
+    D: tl.constexpr, BK: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, HOW: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0) * BM
+    slots = tl.arange(0, _SLOTS)
+    # The slots beyond k are never the least, so that nothing gets into them.
+    unused = tl.where(slots < k, float("-inf"), float("inf"))
+    kept = tl.zeros((BM, _SLOTS), dtype=tl.float32) + unused[None, :]
+    which = tl.zeros((BM, _SLOTS), dtype=tl.int32)
+    for begin in tl.range(0, m, BN):
+        tile = _tile(a, b, row, begin, D, BK, BM, BN, HOW, STAGES)
+        columns = begin + tl.arange(0, BN)
+        tile = tl.where((columns < m)[None, :], tile, float("-inf"))
+        # Take the greatest of the tile while it beats the least kept; after the first tiles hardly any does.
+        value, place = tl.max(tile, 1, return_indices=True)
+        least, slot = tl.min(kept, 1, return_indices=True)
+        while tl.max((value > least).to(tl.int32), 0) > 0:
+            better = value > least
+            into = better[:, None] & (slots[None, :] == slot[:, None])
+            kept = tl.where(into, value[:, None], kept)
+            which = tl.where(into, (begin + place)[:, None], which)
+            tile = tl.where(tl.arange(0, BN)[None, :] == place[:, None], float("-inf"), tile)
+            value, place = tl.max(tile, 1, return_indices=True)
+            least, slot = tl.min(kept, 1, return_indices=True)
+    rows = row + tl.arange(0, BM)
+    address = rows.to(tl.int64)[:, None] * _SLOTS + slots[None, :]
+    tl.store(values + address, kept, mask=(rows < n)[:, None])
+    tl.store(indices + address, which, mask=(rows < n)[:, None])
+
+
+@_kernel
+def _barycenters(
+    a, b, values, bias, means, totals, peaks, n, m, scale, v,
+    D, BK: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, HOW: tl.constexpr, STAGES: tl.constexpr,
+    BV: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0) * BM
+    greatest = tl.full((BM,), float("-inf"), dtype=tl.float32)
+    total = tl.zeros((BM,), dtype=tl.float32)
+    mean = tl.zeros((BM, BV), dtype=tl.float32)
+    for begin in tl.range(0, m, BN, flatten=True):
+        tile = _tile(a, b, row, begin, D, BK, BM, BN, HOW, STAGES)
+        columns = begin + tl.arange(0, BN)
+        added = tl.load(bias + columns, mask=columns < m, other=float("-inf"))
+        tile = tile * (scale * _TO_TWO) + (added * _TO_TWO)[None, :]
+        highest = tl.maximum(greatest, tl.max(tile, 1))
+        weights = tl.exp2(tile - highest[:, None])
+        fade = tl.exp2(greatest - highest)
+        total = total * fade + tl.sum(weights, 1)
+        weighed = values.load([begin, 0])
+        mean = tl.dot(weights.to(weighed.dtype), weighed, mean * fade[:, None], input_precision=HOW)
+        greatest = highest
+    rows, across = row + tl.arange(0, BM), tl.arange(0, BV)
+    address = rows.to(tl.int64)[:, None] * v + across[None, :]
+    tl.store(means + address, mean / total[:, None], mask=(rows < n)[:, None] & (across < v)[None, :])
+    tl.store(totals + rows, (greatest + tl.log2(total)) / _TO_TWO, mask=rows < n)
+    tl.store(peaks + rows, greatest / _TO_TWO, mask=rows < n)

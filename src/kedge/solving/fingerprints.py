@@ -1,0 +1,89 @@
+"""Fingerprints: coordinates that two spaces share before any pair is known.
+
+How a row's similarities to all rows of its own space are distributed (its *profile*) does not depend on how the
+space is turned, and things that mean the same have similar profiles. The idea is that of Artetxe, Labaka and
+Agirre's unsupervised VecMap (2018). One profile says little, and a rare row's says least; what makes them strong
+enough to start from nothing is to add the mean profile of a row's neighbours, and of their neighbours, and to
+whiten the lot, so that the few directions in which all profiles differ most do not drown the others.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kedge.geometry import eigh, standardise, unit, whiten
+from kedge.matching import Rows, row_blocks, top_k
+from kedge.runs.journal import Journal
+from kedge.solving.steps import Step
+
+_QUANTILES = 256
+# Quantiles lie denser where similarities are great: there they tell rows apart.
+_DENSITY = 3
+# Profiles are taken of the rows as they are, and of the half-whitened rows, whose Gram matrix is the square
+# root of the original one: leading directions weigh less.
+_WHITENING = (0.0, 0.5)
+_NEIGHBOURS = 50
+_AVERAGES = 2
+_COMPONENTS = 50
+
+
+def fingerprints(x: Tensor, y: Tensor, budget: int, journal: Journal) -> tuple[Tensor, Tensor]:
+    """Unit rows (n, k) and (m, k) that can be compared across the unit rows x (n, dx) and y (m, dy)."""
+    described = []
+    for index, rows in enumerate((x, y), start=1):
+        described.append(_described(rows, budget))
+        journal.tell(Step("fingerprints", index, 2))
+    # One basis for both sides, from the covariance of all rows together.
+    covariance = torch.stack([(rows.T @ rows).double() / len(rows) for rows in described]).mean(dim=0)
+    variances, axes = eigh(covariance)
+    kept = slice(-_COMPONENTS, None)
+    floor = max(torch.finfo(x.dtype).eps * float(variances[-1]), torch.finfo(x.dtype).tiny)  # also where all are alike
+    basis = (axes[:, kept] / variances[kept].clamp_min(floor).sqrt()).to(x.dtype)
+    left, right = (unit(rows @ basis) for rows in described)
+    return left, right
+
+
+def _described(vectors: Tensor, budget: int) -> Tensor:
+    """Standardised profiles of the rows, of their neighbours on average, and of those' neighbours, side by side.
+
+    Processes divide the search for profiles and neighbours, which takes nearly all of the time.
+    """
+    profiles = torch.cat(
+        [standardise(similarity_profiles(unit(whiten(vectors, strength)), budget)) for strength in _WHITENING], dim=1
+    )
+    rows = Rows.shared(vectors)
+    neighbours = rows.joined(top_k(rows.own, vectors, min(_NEIGHBOURS, len(vectors) - 1) + 1, budget=budget)[1])
+    levels = [profiles]
+    for _ in range(_AVERAGES):
+        average = torch.zeros_like(profiles)
+        for column in neighbours.T:  # the row itself among them; a gather of all at once would need 50 times the memory
+            average += levels[-1][column]
+        levels.append(standardise(average))
+    return torch.cat(levels, dim=1)
+
+
+def similarity_profiles(vectors: Tensor, budget: int) -> Tensor:
+    """Quantiles (n, q) of the similarities of each unit row of (n, d) to all others, greatest first."""
+    steps = torch.linspace(0, 1, _QUANTILES, dtype=torch.float64, device=vectors.device)
+    # Not the first: a row's greatest similarity is the one to itself, and says nothing.
+    positions = (1 + steps**_DENSITY * (len(vectors) - 2)).long().clamp(0, len(vectors) - 1)
+    divided = Rows.shared(vectors)
+    profiles = vectors.new_empty(len(divided.own), _QUANTILES)
+    # Four copies: the block, the sorted values, and indices twice the size.
+    for rows, block in row_blocks(divided.own, vectors, budget, copies=4):
+        profiles[rows] = _descending(block)[:, positions]
+    return divided.joined(profiles)
+
+
+def _descending(block: Tensor) -> Tensor:
+    """The values of each row, greatest first; on a CPU by NumPy, which sorts in vector registers, and in place."""
+    if block.device.type != "cpu":
+        return block.sort(dim=1, descending=True).values
+    rows = block.numpy()
+    with ThreadPoolExecutor(torch.get_num_threads()) as threads:  # a sort lets go of the interpreter
+        list(threads.map(lambda part: part.sort(axis=1), np.array_split(rows, torch.get_num_threads())))
+    return block.flip(1)

@@ -1,0 +1,77 @@
+"""Parquet with a column of text or integers (the keys) and one of lists of numbers (the vectors)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kedge.extras import needing
+from kedge.spaces.embeddings import Embeddings
+from kedge.spaces.formats.columns import Columns, columns_of
+from kedge.spaces.formats.parquet_footer import Claims, read_claims
+from kedge.spaces.formats.record_batches import collect
+from kedge.spaces.mapped_files import remember_size
+from kedge.spaces.memory import require_in_proportion, require_room
+from kedge.spaces.selection import Selection
+
+_BATCH_BYTES = 4 * 2**20
+_KEY_BYTES = 100  # of a short string and its places in a list and a dict
+
+
+def read(path: Path, selection: Selection, named: str = "") -> tuple[list[str], NDArray[np.float32]]:
+    """Keys and vectors (n, d) from the columns that are named or meant."""
+    _, pq = import_pyarrow()
+    columns = columns_of(pq.read_schema(path), str(path), named)
+    return collect(parquet_batches(path, columns, selection), columns, selection, str(path))
+
+
+def parquet_batches(path: Path, columns: Columns, selection: Selection) -> Iterator[Any]:
+    """The two columns, some rows at a time."""
+    _, pq = import_pyarrow()
+    names = columns.names
+    # As a dictionary a column takes the room of its different values, however often the file repeats them; and through
+    # a map neither a whole column comes into memory nor room for a page that only claims to be large.
+    remember_size(path)
+    with pq.ParquetFile(path, read_dictionary=names[:-1], memory_map=True, pre_buffer=False) as file:
+        claims = read_claims(path, names)
+        require_room(_row_bytes(claims) * selection.most(claims.rows), path)
+        yield from file.iter_batches(rows_at_once(path, names), columns=names)
+
+
+def write(path: Path, space: Embeddings) -> None:
+    """Write the columns `key` and `vector` (float32 lists of fixed length)."""
+    pa, pq = import_pyarrow()
+    flat = pa.array(np.asarray(space.vectors).reshape(-1), type=pa.float32())
+    vectors = pa.FixedSizeListArray.from_arrays(flat, space.dim)
+    pq.write_table(pa.table({"key": pa.array(space.keys, type=pa.string()), "vector": vectors}), path)
+
+
+def rows_at_once(path: Path, columns: Collection[str]) -> int:
+    """How many rows of some columns to read at once; a file that claims more than can be is an `InputError`.
+
+    A few bytes can stand for any number of equal values or for a page of zeros. Rows that are not wanted are never
+    held, but a reader has to unpack whole pages, and cannot know how long the next list is.
+    """
+    claims = read_claims(path, columns)
+    require_in_proportion(claims.largest, path)
+    return max(_BATCH_BYTES // _row_bytes(claims), 1)
+
+
+def _row_bytes(claims: Claims) -> int:
+    """About the room that a row takes."""
+    return 4 * max(claims.values, 0) // max(claims.rows, 1) + _KEY_BYTES
+
+
+def import_pyarrow() -> tuple[ModuleType, ModuleType]:
+    """Arrow, and what reads Parquet."""
+    with needing("Parquet files and datasets need", "pyarrow", install="kedge[parquet]"):
+        import pyarrow
+        import pyarrow.compute
+        import pyarrow.ipc
+        import pyarrow.parquet
+    return pyarrow, pyarrow.parquet

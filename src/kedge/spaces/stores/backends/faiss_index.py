@@ -1,0 +1,76 @@
+"""FAISS: an index in a file, with the keys of its rows, where these are no numbers, in NAME.keys.txt."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import faiss
+import numpy as np
+from numpy.typing import NDArray
+
+from kedge.errors import InputError
+from kedge.spaces.atomic import atomic_paths
+from kedge.spaces.formats.npy import key_file, read_keys, write_keys
+from kedge.spaces.stores.backends.single_file import Contents, WholeFile
+from kedge.spaces.stores.store import Id, Metric
+
+_METRICS: dict[int, Metric] = {faiss.METRIC_INNER_PRODUCT: "ip", faiss.METRIC_L2: "l2"}
+_ROWS = 16_384
+
+
+class FaissStore(WholeFile):
+    """An index. What is written is a flat one, which compares exactly and can be read back."""
+
+    def _load(self) -> Contents:
+        index = faiss.read_index(str(self._path), faiss.IO_FLAG_MMAP)
+        metric = _METRICS.get(index.metric_type)
+        numbers: list[Id] = list(range(index.ntotal))
+        if isinstance(index, faiss.IndexIDMap):  # IndexIDMap2 is one
+            numbers = faiss.vector_to_array(index.id_map).tolist()
+            index = faiss.downcast_index(index.index)
+        elif isinstance(index, faiss.IndexIVF):
+            index.make_direct_map()
+        ids: list[Id] = list(read_keys(self._path, len(numbers))) if key_file(self._path).is_file() else numbers
+        return Contents(ids, _Reconstructed(index, self.address), metric)  # type: ignore[arg-type]
+
+    def _files(self) -> list[Path]:
+        return [self._path, key_file(self._path)]
+
+    def _save(self, contents: Contents) -> None:
+        ids, vectors, metric = contents
+        index: Any = (faiss.IndexFlatL2 if metric == "l2" else faiss.IndexFlatIP)(vectors.shape[1])
+        numbered = all(isinstance(name, int) for name in ids)
+        if numbered:
+            index = faiss.IndexIDMap2(index)
+        for begin in range(0, len(ids), _ROWS):
+            block = np.array(vectors[begin : begin + _ROWS])
+            if numbered:
+                index.add_with_ids(block, np.asarray(ids[begin : begin + _ROWS], dtype=np.int64))
+            else:
+                index.add(block)
+        with atomic_paths(*([self._path] if numbered else self._files())) as (temporary, *keys):
+            for path in keys:
+                write_keys(path, [str(name) for name in ids])
+            faiss.write_index(index, str(temporary))
+
+
+class _Reconstructed:
+    """The vectors (n, d) of an index, by slices or lists of rows, as its codec gives them back."""
+
+    def __init__(self, index: Any, address: object) -> None:
+        self._index, self._address = index, address
+        self.shape = (int(index.ntotal), int(index.d))
+
+    def __getitem__(self, rows: slice | Sequence[int]) -> NDArray[np.float32]:
+        try:
+            if isinstance(rows, slice):
+                begin, end, _ = rows.indices(self.shape[0])
+                return self._index.reconstruct_n(begin, end - begin)
+            return self._index.reconstruct_batch(np.asarray(rows, dtype=np.int64))
+        except RuntimeError as error:
+            raise InputError(
+                f"{self._address}: a {type(self._index).__name__} does not give its vectors back ({error}); "
+                "give the vectors it was made from"
+            ) from error

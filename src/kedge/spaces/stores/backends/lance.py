@@ -1,0 +1,239 @@
+"""LanceDB: a table in a folder."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Literal
+
+import lancedb
+import numpy as np
+import pyarrow as pa
+from lancedb.index import BTree
+
+from kedge.errors import InputError
+from kedge.spaces.formats.columns import columns_of
+from kedge.spaces.stores.address import Address
+from kedge.spaces.stores.backends.arrow import payload_fields, rows_of
+from kedge.spaces.stores.store import Batch, Description, Id, Metric, Store
+
+_ID, _VECTOR = "id", "vector"
+_ENTRY = b"kedge.entry"  # in a column's metadata: the entry of the payload that it is, where its name is another
+_METRICS: Mapping[str, Metric] = {"cosine": "cosine", "l2": "l2", "dot": "ip"}
+_IDS_AT_ONCE = 10_000
+_ADVICE = "call the right ones `id` and `vector`"
+
+
+class LanceStore(Store):
+    """A table: a column of ids, one of vectors, and one for each entry of the payload.
+
+    A column has one type: that of the source where it has types, else that of the first rows that have the entry.
+    """
+
+    def __init__(self, address: Address) -> None:
+        super().__init__(address)
+        if address.is_url:
+            raise InputError(f"{address}: a folder is needed, not a URL: lancedb:DIR#TABLE")
+        self._folder = Path(address.place)
+        self._opened: _Table | None = None
+        self._known: set[Id] | None = None
+
+    def exists(self) -> bool:
+        """Whether the table is there; looked up as a folder, since LanceDB makes those that it opens."""
+        if self._folder.exists() and not self._folder.is_dir():
+            raise InputError(f"{self.address}: a folder is needed, {str(self._folder)!r} is a file")
+        return (self._folder / f"{self.address.name}.lance").is_dir()
+
+    def describe(self) -> Description:
+        """What the table holds. A metric is known only of one whose vectors have an index."""
+        table = self._table()
+        dim = getattr(table.schema.field(table.vector).type, "list_size", None)
+        if dim is None:
+            first = next(self.read(1), None)
+            dim = first.vectors.shape[1] if first else 0
+        metadata = {key.decode(): value.decode("utf-8", "replace") for key, value in table.metadata.items()}
+        id_type: Literal["int", "str"] = "int" if table.numbered else "str"
+        return Description(table.client.count_rows(), dim, table.metric(), metadata, table.fields(), id_type)
+
+    def read(self, size: int) -> Iterator[Batch]:
+        """The rows in the order in which they were written."""
+        begin = 0
+        for rows in self._table().client.search().to_batches(batch_size=size):
+            if len(rows):
+                yield self._table().rows(rows, begin)
+            begin += len(rows)
+
+    def fetch(self, ids: Collection[Id]) -> Batch:
+        """The rows with these ids."""
+        table = self._table()
+        column = table.require_ids()
+        literals = [_literal(name) for name in map(table.id_of, ids) if isinstance(name, int) == table.numbered]
+        condition = f"`{column}` IN ({', '.join(literals)})" if literals else "false"
+        return table.rows(table.client.search().where(condition).to_arrow(), 0)
+
+    def present(self, ids: Collection[Id]) -> set[Id]:
+        """Those of the ids that are there."""
+        return self._ids().intersection(ids)
+
+    def create(self, like: Description) -> None:
+        """Make the table, with columns for the fields of `like` if it has any."""
+        ids = pa.field(_ID, pa.int64() if like.id_type == "int" else pa.string())
+        vectors = pa.field(_VECTOR, pa.list_(pa.float32(), like.dim))
+        typed = [entry for entry in like.fields or () if not pa.types.is_null(entry.type)]
+        others = _columns_for(typed, [_ID, _VECTOR])
+        schema = pa.schema([ids, vectors, *others], dict(like.metadata) or None)
+        made = lancedb.connect(self._folder).create_table(self.address.name, schema=schema)
+        self._opened = _Table(made, self.address)
+
+    def write(self, batch: Batch) -> None:
+        """Add the rows that are not there yet."""
+        known = self._ids()
+        new = batch.take([row for row, key in enumerate(batch.ids) if self.id_of(key) not in known])
+        if len(new):
+            table = self._with_room_for(new)
+            ids = [table.id_of(key) for key in new.ids]
+            table.client.add(pa.table([_array(new, ids, column, table) for column in table.schema], table.schema))
+            known.update(ids)
+
+    def finish(self) -> None:
+        """Join the many small files, and index the ids, without which every look-up reads all of them."""
+        table = self._table()
+        # Nobody reads the versions before the whole table. Zero would say just that, but makes LanceDB warn.
+        table.client.optimize(cleanup_older_than=timedelta(milliseconds=1))
+        table.client.create_index(table.require_ids(), config=BTree())
+
+    def id_of(self, key: Id) -> Id:
+        """As the column of ids has it: text, or a number where it can be one."""
+        return self._table().id_of(key) if self._opened or self.exists() else key
+
+    def _table(self) -> _Table:
+        if self._opened is None:
+            self._opened = _Table(lancedb.connect(self._folder).open_table(self.address.name), self.address)
+        return self._opened
+
+    def _ids(self) -> set[Id]:
+        """All ids, kept because LanceDB would go through all of them every time."""
+        if self._known is None:
+            table, self._known = self._table(), set()
+            column = table.require_ids()
+            for rows in table.client.search().select([column]).to_batches(batch_size=_IDS_AT_ONCE):
+                self._known.update(rows[column].to_pylist())
+        return self._known
+
+    def _with_room_for(self, batch: Batch) -> _Table:
+        """The table, with a column for each entry that these rows have."""
+        table = self._table()
+        said = dict.fromkeys(name for payload in batch.payloads for name, value in payload.items() if value is not None)
+        new = [name for name in said if name not in table.entries.values()]
+        if new:
+            fields = [pa.field(name, _type_of([payload.get(name) for payload in batch.payloads])) for name in new]
+            table.client.add_columns(_columns_for(fields, table.schema.names))
+            table = self._opened = _Table(table.client, self.address)
+        return table
+
+
+class _Table:
+    """A table of the client, and what its columns are."""
+
+    def __init__(self, client: Any, address: Address) -> None:
+        self.client, self.address, self.schema = client, address, client.schema
+        self._columns = columns_of(self.schema, str(address), advice=_ADVICE)
+        self.id, self.vector = self._columns.id, self._columns.vector
+        kind = pa.int64() if self.id is None else self.schema.field(self.id).type
+        self.numbered = pa.types.is_integer(kind)
+        self._numbers = _range_of(kind) if self.numbered else range(0)
+        self.metadata: Mapping[bytes, bytes] = self.schema.metadata or {}
+        self.entries = {
+            column.name: (column.metadata or {}).get(_ENTRY, column.name.encode()).decode()
+            for column in payload_fields(self.schema, self._columns)
+        }
+
+    def id_of(self, key: Id) -> Id:
+        """As the column of ids has it."""
+        text = str(key)
+        return int(text) if re.fullmatch(r"0|-?[1-9][0-9]{0,19}", text) and int(text) in self._numbers else text
+
+    def require_ids(self) -> str:
+        """The column of ids; that there is none is an `InputError`."""
+        if self.id is None:
+            told = ", ".join(self.schema.names)
+            raise InputError(f"{self.address}: no column of text or integers to look rows up by; there are {told}")
+        return self.id
+
+    def rows(self, found: Any, begin: int) -> Batch:
+        """What was found, with the entries of the payload under their own names."""
+        batch = rows_of(found, self._columns, begin)
+        payloads = [{self.entries[name]: value for name, value in payload.items()} for payload in batch.payloads]
+        return replace(batch, payloads=payloads)
+
+    def fields(self) -> Any:
+        """The types of the payload, under the names of its entries."""
+        named = [self.schema.field(column).with_name(entry) for column, entry in self.entries.items()]
+        return pa.schema([entry.remove_metadata() for entry in named])
+
+    def metric(self) -> Metric | None:
+        """That of the index on the vectors."""
+        for index in self.client.list_indices():
+            if index.columns == [self.vector]:
+                return _METRICS.get(self.client.index_stats(index.name).distance_type)
+        return None
+
+
+def _columns_for(fields: Iterable[Any], taken: Sequence[str]) -> list[Any]:
+    """Fields with names that LanceDB takes for columns and that are free."""
+    columns, used = [], set(taken)
+    for entry in fields:
+        name = re.sub(r"[^\w -]", "_", entry.name) or "_"
+        while name in used or name.startswith("_row"):  # LanceDB's own are called so
+            name = f"entry_{name}"
+        used.add(name)
+        columns.append(pa.field(name, entry.type, metadata={} if name == entry.name else {_ENTRY: entry.name}))
+    return columns
+
+
+def _range_of(kind: Any) -> range:
+    """The numbers of an integer type; LanceDB stumbles over others."""
+    least = -(2 ** (kind.bit_width - 1)) if pa.types.is_signed_integer(kind) else 0
+    return range(least, least + 2**kind.bit_width)
+
+
+def _type_of(values: Sequence[Any]) -> Any:
+    """The type of a column for these values; for what Arrow has no one type for, or no plain one, that of text."""
+    try:
+        kind = pa.array(values).type
+    except (TypeError, ValueError, OverflowError):
+        return pa.string()
+    inner = kind.value_type if pa.types.is_list(kind) else kind
+    return pa.string() if pa.types.is_nested(inner) or pa.types.is_null(inner) else kind
+
+
+def _array(batch: Batch, ids: Sequence[Id], column: Any, table: _Table) -> Any:
+    """What these rows have in a column. One of text has anything else as JSON."""
+    if column.name == table.id:
+        return pa.array(ids, column.type)
+    if column.name == table.vector:
+        flat = pa.array(np.ascontiguousarray(batch.vectors, dtype=np.float32).reshape(-1))
+        return pa.FixedSizeListArray.from_arrays(flat, batch.vectors.shape[1])
+    entry = table.entries[column.name]
+    values = [payload.get(entry) for payload in batch.payloads]
+    if pa.types.is_string(column.type):
+        values = [value if value is None or isinstance(value, str) else _as_json(value) for value in values]
+    try:
+        return pa.array(values, column.type)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(
+            f"{table.address}: column {column.name!r} holds {column.type}, which {entry!r} of a row between "
+            f"{batch.ids[0]!r} and {batch.ids[-1]!r} is not ({error}); give it one type in all rows of the source"
+        ) from None
+
+
+def _as_json(value: Any) -> str:
+    return json.dumps(value, default=str, sort_keys=True)
+
+
+def _literal(name: Id) -> str:
+    return str(name) if isinstance(name, int) else "'" + name.replace("'", "''") + "'"

@@ -1,0 +1,124 @@
+"""Qdrant Edge: a shard in a folder, by Qdrant's engine in this process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+from qdrant_edge import (
+    CountRequest,
+    Distance,
+    EdgeConfig,
+    EdgeShard,
+    EdgeVectorParams,
+    Point,
+    ScrollRequest,
+    UpdateOperation,
+)
+
+from kedge.errors import InputError
+from kedge.spaces.atomic import atomic_path
+from kedge.spaces.stores.address import Address
+from kedge.spaces.stores.backends.qdrant_points import (
+    DISTANCES,
+    METRICS,
+    ORIGINAL,
+    chosen_vector,
+    point_id,
+    point_payload,
+    row_id,
+    row_ids,
+    rows_of,
+)
+from kedge.spaces.stores.store import Batch, Description, Id, Store
+
+_CONFIG = "edge_config.json"  # the engine's own; it has no call that gives it
+_METADATA = "kedge.json"  # a shard keeps none
+
+
+class QdrantEdgeStore(Store):
+    """A shard. Searching it fast needs `EdgeShard.optimize`, which is left to those who search."""
+
+    def __init__(self, address: Address) -> None:
+        super().__init__(address)
+        self._folder = Path(address.place)
+        self._shard: EdgeShard | None = None
+        self._found: tuple[str, dict[str, Any]] | None = None
+
+    def exists(self) -> bool:
+        """Whether there is a shard in the folder."""
+        if self._folder.exists() and not self._folder.is_dir():
+            raise InputError(f"{self.address}: a folder is needed, {str(self._folder)!r} is a file")
+        return (self._folder / "segments").is_dir()
+
+    def describe(self) -> Description:
+        """What the shard holds."""
+        _, params = self._vector()
+        kept = self._folder / _METADATA
+        metadata = json.loads(kept.read_text("utf-8")) if kept.is_file() else {}
+        rows = self._opened().count(CountRequest(exact=True))
+        return Description(rows, params["size"], METRICS.get(params["distance"]), metadata)
+
+    def read(self, size: int) -> Iterator[Batch]:
+        """The rows in the order of Qdrant's ids."""
+        name, params = self._vector()
+        following: Any = None
+        while True:
+            asked = ScrollRequest(limit=size, offset=following, with_payload=True, with_vector=True)
+            found, following = self._opened().scroll(asked)
+            if found:
+                yield rows_of(found, name, params["size"])
+            if following is None:
+                return
+
+    def fetch(self, ids: Collection[Id]) -> Batch:
+        """The rows with these ids."""
+        name, params = self._vector()
+        return rows_of(self._opened().retrieve([point_id(key) for key in ids], True, True), name, params["size"])
+
+    def present(self, ids: Collection[Id]) -> set[Id]:
+        """Those of the ids that are there, without a look at the vectors."""
+        return set(row_ids(self._opened().retrieve([point_id(key) for key in ids], [ORIGINAL], False)))
+
+    def create(self, like: Description) -> None:
+        """Make the shard, with the metric of `like`. Where that is cosine, Qdrant keeps unit vectors."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with atomic_path(self._folder / _METADATA) as temporary:
+            temporary.write_text(json.dumps(dict(like.metadata)), "utf-8")
+        params = EdgeVectorParams(like.dim, getattr(Distance, DISTANCES[like.metric or "cosine"]))
+        self._shard = EdgeShard.create(str(self._folder), EdgeConfig(params))
+
+    def write(self, batch: Batch) -> None:
+        """Add rows; once this returns they are in the engine's log and outlive a kill."""
+        name, _ = self._vector()
+        points = [
+            Point(point_id(key), {name: vector.tolist()} if name else vector.tolist(), point_payload(key, payload))
+            for key, vector, payload in zip(batch.ids, batch.vectors, batch.payloads, strict=True)
+        ]
+        self._opened().update(UpdateOperation.upsert_points(points))
+
+    def close(self) -> None:
+        """Close the shard, which holds a lock on the folder."""
+        if self._shard is not None:
+            self._shard.close()
+
+    def id_of(self, key: Id) -> Id:
+        """A number where it can be one."""
+        return row_id(key)
+
+    def _opened(self) -> EdgeShard:
+        if self._shard is None:
+            self._shard = EdgeShard.load(str(self._folder))
+        return self._shard
+
+    def _vector(self) -> tuple[str, dict[str, Any]]:
+        """The name of the vector, empty where it has none, and what is known of it."""
+        if self._found is None:
+            self._opened()  # which writes the configuration of shards that came without, from a snapshot
+            vectors = json.loads((self._folder / _CONFIG).read_text("utf-8"))["vectors"]
+            dense = {name: params for name, params in vectors.items() if not params.get("multivector_config")}
+            name = chosen_vector(dense, "", self.address, "shards with several are not read")
+            self._found = name, dense[name]
+        return self._found

@@ -1,0 +1,90 @@
+"""Rows on their way into a file that can only be written whole: kept in a folder beside it until they are all there.
+
+about.json      what the file is to hold
+vectors.f32     one vector after the other
+ids.jsonl       the id of each, a line of JSON
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kedge.spaces.atomic import atomic_path, delete_folder, require_parent, writing
+from kedge.spaces.staging import HIDDEN
+from kedge.spaces.stores.store import Batch, Description, Id
+
+
+class Spool:
+    """The rows that were given so far; a kill loses none that `append` has returned for."""
+
+    def __init__(self, target: Path) -> None:
+        self._target = target
+        self._folder = target.with_name(f"{HIDDEN}rows-{target.name}")
+        self._about, self._vectors, self._ids = (
+            self._folder / name for name in ("about.json", "vectors.f32", "ids.jsonl")
+        )
+        self._known: dict[Id, int] | None = None
+
+    def exists(self) -> bool:
+        """Whether rows are waiting."""
+        return self._about.is_file()
+
+    def create(self, like: Description) -> None:
+        """Begin."""
+        require_parent(self._folder)
+        self._known = {}
+        with writing(self._target):
+            self._folder.mkdir(exist_ok=True)
+            self._vectors.write_bytes(b"")
+            self._ids.write_bytes(b"")
+        with writing(self._target), atomic_path(self._about) as temporary:
+            temporary.write_text(json.dumps(asdict(like) | {"fields": None, "metadata": dict(like.metadata)}))
+
+    def describe(self) -> Description:
+        """What was said at the beginning, and how many rows there are."""
+        about = json.loads(self._about.read_text())
+        return Description(**(about | {"rows": len(self.places())}))
+
+    def append(self, batch: Batch) -> None:
+        """Add rows."""
+        places = self.places()
+        with writing(self._target):
+            with self._vectors.open("ab") as stream:
+                stream.write(np.ascontiguousarray(batch.vectors, dtype=np.float32).tobytes())
+            with self._ids.open("a", encoding="utf-8") as stream:
+                stream.writelines(json.dumps(name) + "\n" for name in batch.ids)
+        places.update({name: len(places) + row for row, name in enumerate(batch.ids)})
+
+    def places(self) -> dict[Id, int]:
+        """The row of each id; what a kill left half-written is cut off."""
+        if self._known is None:
+            width = 4 * json.loads(self._about.read_text())["dim"]
+            whole = self._vectors.stat().st_size // width
+            self._known, end = {}, 0
+            with self._ids.open("rb") as stream:
+                for line in stream:
+                    if not line.endswith(b"\n") or len(self._known) == whole:
+                        break
+                    self._known[json.loads(line)] = len(self._known)
+                    end += len(line)
+            with self._ids.open("r+b") as stream:
+                stream.truncate(end)
+            with self._vectors.open("r+b") as stream:
+                stream.truncate(len(self._known) * width)
+        return self._known
+
+    def vectors(self) -> NDArray[np.float32]:
+        """All vectors (n, d), memory-mapped."""
+        dim = json.loads(self._about.read_text())["dim"]
+        return np.memmap(self._vectors, dtype=np.float32, mode="r").reshape(-1, dim)
+
+    def clear(self) -> None:
+        """Forget the rows: the file is there, or is not to be."""
+        if self._folder.is_dir():
+            delete_folder(self._folder)
+        self._known = None
