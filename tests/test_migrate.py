@@ -16,7 +16,7 @@ import pytest
 import kedge
 from kedge.cli.main import main
 from kedge.spaces.stores import NOTE, Batch, Description, StoreKind, open_store
-from kedge.spaces.stores.kinds import STORE_KINDS
+from kedge.spaces.stores.registry import STORE_KINDS
 
 
 def run(*arguments) -> int:

@@ -1,7 +1,7 @@
 """Stores: where vectors live with ids and payload. One module a kind, one small protocol, one address for each."""
 
 from kedge.spaces.stores.address import KINDS, Address, as_address, is_address
-from kedge.spaces.stores.kinds import STORE_KINDS, StoreKind, open_store
+from kedge.spaces.stores.registry import STORE_KINDS, StoreKind, open_store
 from kedge.spaces.stores.store import DOCUMENT, NOTE, Batch, Description, Id, Metric, Store
 
 __all__ = [

@@ -10,7 +10,7 @@ from kedge.errors import InputError, KedgeError
 from kedge.spaces.embeddings import Embeddings
 from kedge.spaces.selection import Selection, share_of
 from kedge.spaces.stores.address import Address
-from kedge.spaces.stores.kinds import open_store
+from kedge.spaces.stores.registry import open_store
 from kedge.spaces.stores.store import Batch, Description
 
 _ROWS = 2000

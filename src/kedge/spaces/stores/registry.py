@@ -90,5 +90,5 @@ def _store_at(address: str | Path | Address) -> Store:
     with needing(f"{where}: needs", *kind.packages, install=f"kedge[{kind.extra}]"):
         for package in kind.packages:
             importlib.import_module(package)
-        made = getattr(importlib.import_module(f"kedge.spaces.stores.{module}"), name)
+        made = getattr(importlib.import_module(f"kedge.spaces.stores.backends.{module}"), name)
     return GuardedStore(where, made)

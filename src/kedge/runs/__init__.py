@@ -1,0 +1,1 @@
+"""What is kept: run folders, checkpoints, locks, and the checks of what is read back. Imports spaces only."""
