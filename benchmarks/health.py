@@ -140,17 +140,17 @@ def report(results: dict[Case, dict]) -> None:
         print(f"{label}: {len(good)} successes, {len(bad)} failures; AUROC of the health score {auroc:.3f}")
     print()
     print("| verdict | successes | failures |\n|---|---|---|")
-    for verdict in ("right", "doubtful", "not right"):
+    for verdict in ("ok", "uncertain", "failed"):
         said = [case for case in results if results[case]["verdict"] == verdict]
         print(f"| {verdict} | {sum(success[case] for case in said)} | {sum(not success[case] for case in said)} |")
-    false = [case for case in results if results[case]["verdict"] == "right" and not success[case]]
+    false = [case for case in results if results[case]["verdict"] == "ok" and not success[case]]
     print("\nCalled right, but no success:")
     for case in false:
         result = results[case]
         print(f"  {case}: score {result['score']:.2f}, MRR {result['mrr']:.3f}, found {result['found']:.2f}")
     print("\nCalibration error of confidence, mean over the runs called right:\n")
     print("| spaces | overlap | runs | listed pairs | all mutual pairs | hidden anchors |\n|---|---|---|---|---|---|")
-    called = [case for case in results if results[case]["verdict"] == "right"]
+    called = [case for case in results if results[case]["verdict"] == "ok"]
     for pair, overlap in sorted({(case.pair, case.overlap) for case in called}):
         runs = [results[case] for case in called if (case.pair, case.overlap) == (pair, overlap)]
         print(f"| {pair} | {overlap} | {len(runs)} | {' | '.join(mean_errors(runs))} |")

@@ -77,7 +77,7 @@ def run(pair: SpacePair, seeds: int, random_state: int, device: str) -> Run:
     discovery.fit(task.x, task.y, task.seeds, anchors=task.anchors)
     seconds = time.perf_counter() - began
     result = evaluate(discovery, task.x, task.y, gold_by_key(task.x, task.y), complete=True, device=device)
-    aligned = discovery.health_.pairs.verdict == "right"
+    aligned = discovery.health_.pairs.verdict == "ok"
     return Run(result.found.mrr, result.found.jaccard, result.gt.mrr, result.gt.jaccard, aligned, seconds)
 
 

@@ -291,11 +291,11 @@ def report_verdicts(results: dict[Case, dict], best: dict[tuple[str, int], float
         auroc = np.mean([(a > b) + (a == b) / 2 for a in good for b in bad])
         print(f"\n{name}: {len(good)} successes, {len(bad)} failures; AUROC of the score {auroc:.3f}\n")
         print("| verdict | successes | failures |\n|---|---|---|")
-        for verdict in ("right", "doubtful", "not right"):
+        for verdict in ("ok", "uncertain", "failed"):
             said = [case for case in success if results[case][name][1] == verdict]
             print(f"| {verdict} | {sum(success[c] for c in said)} | {sum(not success[c] for c in said)} |")
         for case in success:
-            if results[case][name][1] == "right" and not success[case]:
+            if results[case][name][1] == "ok" and not success[case]:
                 print(f"  falsely right: {case}, score {results[case][name][0]:.2f}, unseen {results[case]['unseen']}")
 
 

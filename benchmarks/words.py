@@ -93,7 +93,7 @@ def print_table(name: str, results: list[dict[str, object]]) -> None:
         shown([result[field] for result in results]) for field in ("anchors_exact", "pairs_precision", "pairs_recall")
     ]
     health = [result["health"] for result in results]
-    right = sum(each["pairs"]["verdict"] == "right" for each in health)
+    right = sum(each["pairs"]["verdict"] == "ok" for each in health)
     print(
         f"| {' | '.join(cells)} | {shown([each['pairs']['score'] for each in health])} | {right}/{len(results)} "
         f"| {max(result['seconds'] for result in results):.0f} (most) "

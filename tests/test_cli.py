@@ -84,8 +84,8 @@ def test_discover_says_how_it_went_and_writes_the_run(folder, capsys, tmp_path):
     files = [folder / "x.npz", folder / "y.vec"]
     assert run("discover", *files, "--seeds", folder / "seeds.tsv", "--anchors", "100", "--out", tmp_path / "run") == 0
     captured = capsys.readouterr()
-    assert "The map is RIGHT" in captured.out
-    assert "The pairs are RIGHT" in captured.out
+    assert "Map: OK" in captured.out
+    assert "Pairs: OK" in captured.out
     pairs = len(read_table(tmp_path / "run" / "pairs.tsv"))
     assert re.search(rf"^{pairs} pairs \(about \d+ % right\) and 100 anchors in ", captured.out, flags=re.MULTILINE)
     assert f"no match: {2000 - pairs} of 2000 rows of X, {2000 - pairs} of 2000 rows of Y" in captured.out
@@ -129,7 +129,7 @@ def test_discover_json_and_options(folder, capsys, tmp_path):
     assert result["whitening"] == 0
     assert result["maps"] == json.loads((tmp_path / "run" / "run.json").read_text())["maps"]
     assert {"kind", "own_rank", "overlap"} == set(result["maps"]["map"]) == set(result["maps"]["map_back"])
-    assert result["health"]["map"]["verdict"] == "right"
+    assert result["health"]["map"]["verdict"] == "ok"
     assert [row["x"] for row in read_table(tmp_path / "run" / "anchors.tsv")] == ["water", "music", "school"]
     assert all(float(row["confidence"]) >= 0.9 for row in read_table(tmp_path / "run" / "pairs.tsv"))
     settings = json.loads((tmp_path / "run" / "run.json").read_text())["settings"]
@@ -144,7 +144,7 @@ def test_discover_and_evaluate_without_seeds(folder, capsys, tmp_path):
     captured = capsys.readouterr()
     assert "no seeds" in captured.err
     result = json.loads(captured.out)
-    assert result["health"]["map"]["verdict"] == "right"
+    assert result["health"]["map"]["verdict"] == "ok"
     assert 0.5 <= result["expected_precision"] <= 1
     assert result["unmatched"] == {"x": 2000 - result["pairs"], "y": 2000 - result["pairs"]}
     assert result["doubtful_seeds"] == []
@@ -222,8 +222,8 @@ def test_disjoint_files_get_a_map_and_no_pairs_but_the_seeds(folder, capsys, tmp
     arguments = ["discover", *files, "--seeds", folder / "seeds.tsv", "--anchors", "50", "--disjoint"]
     assert run(*arguments, "--out", tmp_path / "run") == 0
     captured = capsys.readouterr()
-    assert "The map is RIGHT" in captured.out
-    assert "The pairs are NOT RIGHT" in captured.out
+    assert "Map: OK" in captured.out
+    assert "Pairs: FAILED" in captured.out
     assert "said to have nothing in common" in captured.out
     assert len(read_table(tmp_path / "run" / "pairs.tsv")) == 15
     # The same result, asked for what it cannot vouch for.
@@ -241,7 +241,7 @@ def test_check_says_how_many_seeds_are_advisable(folder, capsys):
         f"Y: {files[1]}, 2000 rows, 100 dimensions, 20.0 rows a dimension\n",
         "equal keys in both: 2000",
         "if equal keys mean the same things, give them as seeds",
-        "The map is RIGHT (",
+        "Map: OK (",
         "advice: no seeds are needed",
         "caution: fewer than 10 rows a dimension (in X)",
     ):
@@ -249,7 +249,7 @@ def test_check_says_how_many_seeds_are_advisable(folder, capsys):
     result = run_json(capsys, "check", *files)
     assert set(result) == {"x", "y", "equal_keys", "health", "advisable_seeds", "advice", "seconds"}
     assert result["x"] == {"file": str(files[0]), "rows": 2000, "dimensions": 300, "rows_per_dimension": 6.67}
-    assert (result["equal_keys"], result["advisable_seeds"], result["health"]["map"]["verdict"]) == (2000, 0, "right")
+    assert (result["equal_keys"], result["advisable_seeds"], result["health"]["map"]["verdict"]) == (2000, 0, "ok")
     assert result["advice"].startswith("no seeds are needed")
 
 
@@ -315,7 +315,7 @@ def test_evaluate_prints_tables_and_takes_gold_files(folder, capsys, tmp_path):
         "overlap@10",
         "hidden anchors",
         "precision",
-        "The map is RIGHT",
+        "Map: OK",
     ):
         assert expected in output
 
@@ -442,9 +442,9 @@ def test_convert_and_info(folder, capsys, tmp_path):
     assert described["norms"]["least"] <= described["norms"]["mean"] <= described["norms"]["greatest"]
     assert run("info", folder / "x.npz") == 0
     assert "2000 rows, 300 dimensions" in capsys.readouterr().out
-    assert run_json(capsys, "info", folder / "run")["health"]["map"]["verdict"] == "right"
+    assert run_json(capsys, "info", folder / "run")["health"]["map"]["verdict"] == "ok"
     assert run("info", folder / "run") == 0
-    assert "right (1.00): About" in capsys.readouterr().out
+    assert "ok (1.00): About" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("rows", [600, pytest.param(5000, marks=pytest.mark.thorough)])
@@ -454,7 +454,7 @@ def test_demo(capsys, tmp_path, monkeypatch, rows):
     out = tmp_path / "new" / "demo"
     assert run("demo", "--out", out) == 0
     output = capsys.readouterr().out
-    for expected in ("15 pairs", "Found", "GT", "The map is RIGHT", "kedge search", "The paper"):
+    for expected in ("15 pairs", "Found", "GT", "Map: OK", "kedge search", "The paper"):
         assert expected in output
     assert {path.name for path in out.iterdir()} == {"word2vec.npz", "glove.npz", "seeds.tsv", "run", "report.html"}
     assert f"  {out / 'report.html'}\n" in output
@@ -474,7 +474,7 @@ def test_an_unhealthy_result_is_written_and_exits_with_3(unrelated, capsys, tmp_
     arguments = ["discover", *unrelated, "--seeds", tmp_path / "seeds.tsv", "--anchors", "50"]
     assert run(*arguments, "--out", tmp_path / "run") == 3
     captured = capsys.readouterr()
-    assert "The map is NOT RIGHT" in captured.out
+    assert "Map: FAILED" in captured.out
     assert "0 pairs and 50 anchors" in captured.out  # no word of how many of none are right
     assert "set aside" not in captured.out  # nothing is known that could contradict them
     assert "WARNING" in captured.err

@@ -46,7 +46,7 @@ def without_pairs_after(run, count):
 
 def judged(run, map_verdict, pairs_verdict):
     """The same run with other answers to "did it work?"."""
-    scores = {"right": 0.9, "doubtful": 0.2, "not right": 0.05}
+    scores = {"ok": 0.9, "uncertain": 0.2, "failed": 0.05}
     other = copy(run)
     answers = {
         name: replace(getattr(run.health_, name), verdict=verdict, score=scores[verdict])
@@ -75,7 +75,7 @@ def rotated_small():
 
 def test_all_pairs_are_found_to_begin_with(run):
     assert len(run.pairs_) == 120
-    assert (run.health_.map.verdict, run.health_.pairs.verdict) == ("right", "right")
+    assert (run.health_.map.verdict, run.health_.pairs.verdict) == ("ok", "ok")
 
 
 def test_what_is_the_same_and_what_contradicts(run):
@@ -152,9 +152,9 @@ def test_one_that_the_others_contradict_is_named(run):
 @pytest.mark.parametrize(
     ("verdicts", "trusted", "message"),
     [
-        ([("not right", "not right"), ("doubtful", "doubtful")], None, "No run found a map that is right; b comes"),
-        ([("not right", "not right"), ("right", "doubtful")], (1, "map"), "the pairs of no run are to be trusted"),
-        ([("right", "right"), ("not right", "not right")], (0, "pairs"), "its map and its pairs are right"),
+        ([("failed", "failed"), ("uncertain", "uncertain")], None, "No run found a map that is right; b comes"),
+        ([("failed", "failed"), ("ok", "uncertain")], (1, "map"), "the pairs of no run are to be trusted"),
+        ([("ok", "ok"), ("failed", "failed")], (0, "pairs"), "its map and its pairs are right"),
     ],
 )
 def test_what_runs_say_of_themselves_counts(run, verdicts, trusted, message):
@@ -165,7 +165,7 @@ def test_what_runs_say_of_themselves_counts(run, verdicts, trusted, message):
 
 
 def test_the_truth_decides(run):
-    wrong, right = with_partners_moved(run, 100), judged(without_pairs_after(run, 60), "doubtful", "doubtful")
+    wrong, right = with_partners_moved(run, 100), judged(without_pairs_after(run, 60), "uncertain", "uncertain")
     x, y = keys_of_runs([wrong, right])
     truth = Truth(x, y, np.array([(x.row_of[f"r{row}"], y.row_of[f"R{row}"]) for row in range(120)]), complete=True)
     compared = compare_runs({"wrong": wrong, "right": right}, truth=truth)
@@ -173,7 +173,7 @@ def test_the_truth_decides(run):
     assert compared.runs[1].score == (1, 0.5)
     assert compared.names[compared.trust.run] == "right"
     assert "by the truth 100.0% of its pairs are right" in compared.trust.reason
-    assert "It says of itself that they are doubtful" in compared.trust.reason
+    assert "It says of itself that they are uncertain" in compared.trust.reason
     both_wrong = compare_runs({"wrong": wrong, "worse": with_partners_moved(run, 120)}, truth=truth)
     assert both_wrong.trust.run is None
 
@@ -218,7 +218,7 @@ def test_a_million_pairs_are_compared(run):
 def folders(run, tmp_path_factory):
     """Three run folders: one, one that differs in two pairs, and one that is not right."""
     path = tmp_path_factory.mktemp("runs")
-    runs = {"one": run, "two": with_partners_moved(run, 2), "bad": judged(run, "not right", "not right")}
+    runs = {"one": run, "two": with_partners_moved(run, 2), "bad": judged(run, "failed", "failed")}
     timings = {"read_seconds": 0.5, "fit_seconds": 1.0}
     for number, (name, each) in enumerate(runs.items()):
         digest = ("b" if name == "bad" else "a") * 64
@@ -252,7 +252,7 @@ def test_compare_as_json(folders, capsys):
     assert told["trust"]["run"] == folders[0]
     assert told["trust"]["for"] == "pairs"
     assert [run["name"] for run in told["runs"]] == folders
-    assert told["runs"][0]["map"]["verdict"] == "right"
+    assert told["runs"][0]["map"]["verdict"] == "ok"
     assert told["runs"][0]["inputs"]["x"]["sha256"] == "a" * 64
     assert told["runs"][0]["gold"] is None
     assert len(told["between"]) == 6
@@ -276,9 +276,9 @@ def test_compare_with_the_truth(folders, tmp_path, capsys):
 
 
 def test_compare_says_where_none_is_to_be_trusted(run, folders, tmp_path, capsys):
-    other = judged(run, "doubtful", "not right")
-    other.save(tmp_path / "doubtful")
-    assert main(["compare", folders[2], str(tmp_path / "doubtful")]) == 3
+    other = judged(run, "uncertain", "failed")
+    other.save(tmp_path / "uncertain")
+    assert main(["compare", folders[2], str(tmp_path / "uncertain")]) == 3
     assert "No run is to be trusted. No run found a map that is right" in capsys.readouterr().out
 
 

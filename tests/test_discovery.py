@@ -18,7 +18,7 @@ from kedge.tasks import evaluate, gold_by_key, search
 
 
 def test_real_words_are_paired_from_fifteen_seeds(fitted, words):
-    assert fitted.health_.map.verdict == "right"
+    assert fitted.health_.map.verdict == "ok"
     result = evaluate(fitted, *words, gold_by_key(*words), complete=True)
     assert result.pairs_precision > 0.99
     assert result.pairs_recall > 0.97
@@ -81,7 +81,7 @@ def test_a_noiseless_rotation_is_solved_completely(rotated):
     seeds = np.stack([np.arange(10), np.arange(10)], axis=1)
     discovery = AnchorDiscovery(n_anchors=30, device="cpu").fit(x, y, seeds)
     assert discovery.match_.tolist() == list(range(400))
-    assert discovery.health_.map.verdict == "right"
+    assert discovery.health_.map.verdict == "ok"
     np.testing.assert_array_equal(discovery.anchors_x_, discovery.anchors_y_)
     np.testing.assert_allclose(discovery.transform_x(x), discovery.transform_y(y), atol=1e-3)
     cosine = (discovery.translate(x) * y / np.linalg.norm(y, axis=1, keepdims=True)).sum(axis=1)
@@ -95,7 +95,7 @@ def test_spaces_of_different_sizes(words, word_seeds):
     fewer = x.take([row for row, key in enumerate(x.keys) if key in keep])
     for left, right in ((fewer, y), (x, y.take(y.rows(fewer.keys)))):
         discovery = AnchorDiscovery(n_anchors=50, device="cpu").fit(left, right, word_seeds)
-        assert discovery.health_.map.verdict == "right"
+        assert discovery.health_.map.verdict == "ok"
         right_pairs = sum(a == b for a, b in discovery.pair_keys_)
         assert right_pairs > 0.97 * len(fewer)
 
@@ -106,7 +106,7 @@ def test_three_seeds_are_enough_for_spaces_much_alike(words, seed):
     keys = np.random.default_rng(seed).choice(words[0].keys, 3, replace=False).tolist()
     schedule = Schedule(anneal_rounds=60)
     discovery = AnchorDiscovery(n_anchors=50, device="cpu", schedule=schedule).fit(*words, [(key, key) for key in keys])
-    assert discovery.health_.map.verdict == "right"
+    assert discovery.health_.map.verdict == "ok"
     assert sum(a == b for a, b in discovery.pair_keys_) > 1900
 
 
@@ -140,7 +140,7 @@ def test_what_is_tried_follows_the_number_of_seeds():
 def test_no_seed_at_all_is_enough_for_spaces_much_alike(words):
     steps = []
     discovery = AnchorDiscovery(n_anchors=50, device="cpu", on_step=steps.append).fit(*words)
-    assert discovery.health_.map.verdict == "right"
+    assert discovery.health_.map.verdict == "ok"
     assert sum(a == b for a, b in discovery.pair_keys_) > 1900
     assert discovery.seeds_.shape == (0, 2)
     assert not discovery.anchor_is_seed_.any()
@@ -157,7 +157,7 @@ def test_wrong_seeds_are_named_and_do_no_harm(words, fitted, seed):
     keys = np.random.default_rng(seed).choice(x.keys, 15, replace=False).tolist()
     pairs = [*zip(keys[:3], [keys[1], keys[2], keys[0]], strict=True), *((key, key) for key in keys[3:])]
     discovery = AnchorDiscovery(n_anchors=100, device="cpu").fit(x, y, pairs)
-    assert discovery.health_.map.verdict == "right"
+    assert discovery.health_.map.verdict == "ok"
     assert discovery.seed_is_suspect_.tolist() == [True] * 3 + [False] * 12
     assert sum(found == key for found, key in zip(discovery.seed_found_keys_, keys, strict=True)) >= 13
     assert not set(discovery.anchor_keys_[:3]) & set(pairs[:3])  # anchors, but not as the wrong seeds say
@@ -175,7 +175,7 @@ def test_rows_without_a_counterpart_stay_without_one(words, word_seeds):
     only_y = [row for row, key in enumerate(y.keys) if x.row_of[key] % 4 != 1 or key in in_seeds]
     left, right = x.take(only_x), y.take(only_y)  # two thirds of the rows of each are in the other
     discovery = AnchorDiscovery(n_anchors=50, device="cpu").fit(left, right, word_seeds)
-    assert discovery.health_.map.verdict == "right"
+    assert discovery.health_.map.verdict == "ok"
     precision = np.mean([a == b for a, b in discovery.pair_keys_])
     assert precision > 0.9
     assert abs(discovery.pair_confidence_.mean() - precision) < 0.05
@@ -398,7 +398,7 @@ def test_anchors_do_not_take_the_rows_of_seeds(words, word_seeds):
 def test_tiny_spaces_do_not_crash_and_are_not_called_aligned(rotated, n):
     x, y = rotated(n=n, noise=1.0)
     discovery = AnchorDiscovery(n_anchors=2, device="cpu").fit(x, y, [[0, 0], [1, 1], [2, 2]])
-    assert discovery.health_.map.verdict == "doubtful"
+    assert discovery.health_.map.verdict == "uncertain"
     assert "Nothing can be said" in discovery.health_.map.reason
     assert discovery.confidence_.max() == 0
     assert np.isfinite(discovery.free_anchors_).all()
@@ -427,7 +427,7 @@ def test_rows_that_all_come_twice_have_no_match_and_no_nonsense(rotated):
     x, y = rotated(n=200)
     for seeds in ([], SEEDS):
         discovery = AnchorDiscovery(n_anchors=20, device="cpu").fit(x, np.repeat(y[:100], 2, axis=0), seeds)
-        assert discovery.health_.map.verdict != "right"
+        assert discovery.health_.map.verdict != "ok"
         assert len(discovery.pairs_) == 0
         assert np.isfinite(discovery.map_).all()
         assert np.isfinite(discovery.free_anchors_).all()
@@ -437,4 +437,4 @@ def test_rows_that_all_come_twice_have_no_match_and_no_nonsense(rotated):
 def test_spaces_in_which_all_rows_look_alike_are_not_aligned():
     for rows in (np.eye(80), np.eye(2)):
         discovery = AnchorDiscovery(n_anchors=2, center=False, device="cpu").fit(rows, rows[::-1].copy())
-        assert discovery.health_.map.verdict != "right"
+        assert discovery.health_.map.verdict != "ok"

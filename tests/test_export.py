@@ -218,7 +218,7 @@ def test_files_hold_plain_arrays_and_say_where_they_are_from(fitted, runs, tmp_p
 
     about = {
         "format": "kedge-translation", "kedge": "0.1.0", "source": "Y", "target": "X", "source_file": "old.npz",
-        "target_file": "new.npz", "scale": "raw", "map": fitted.map_scores_["map_back"]["kind"], "map_verdict": "right",
+        "target_file": "new.npz", "scale": "raw", "map": fitted.map_scores_["map_back"]["kind"], "map_verdict": "ok",
     }  # fmt: skip
     shapes = {"matrix": (100, 300), "source_center": (100,), "target_center": (300,), "length": ()}
     for name in ("map.npz", "map.safetensors"):
@@ -263,11 +263,11 @@ def test_export_tells_what_was_written(fitted, runs, tmp_path, capsys):
 
 def test_export_warns_of_a_map_that_is_not_right(fitted, tmp_path, capsys):
     doubted = copy.copy(fitted)
-    answer = replace(fitted.health_.map, verdict="doubtful", reason="Nobody knows.")
+    answer = replace(fitted.health_.map, verdict="uncertain", reason="Nobody knows.")
     doubted.health_ = replace(fitted.health_, map=answer)
     doubted.save(tmp_path / "run")
     assert run("export", tmp_path / "run", "-o", tmp_path / "map.npz", "--scale", "raw") == 0
-    assert capsys.readouterr().err == "kedge: the map of this run is doubtful: Nobody knows.\n"
+    assert capsys.readouterr().err == "kedge: the map of this run is uncertain: Nobody knows.\n"
 
 
 def test_export_replaces_a_file_only_if_asked_to(runs, tmp_path, capsys):

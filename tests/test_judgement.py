@@ -25,7 +25,7 @@ def test_wrong_seeds_do_not_make_a_right_map(words, seed):
     # One attempt from the seeds alone; fingerprints would find the way in spite of them.
     discovery = AnchorDiscovery(n_anchors=50, schedule=Schedule(), min_confidence=0, device="cpu").fit(x, y, wrong)
     health = discovery.health_
-    assert (health.map.verdict, health.pairs.verdict) == ("not right", "not right")
+    assert (health.map.verdict, health.pairs.verdict) == ("failed", "failed")
     assert health.map.score < 0.15
     assert len(discovery.pairs_) > 500
     assert discovery.pair_confidence_.max() == 0
@@ -39,14 +39,14 @@ def test_unrelated_spaces_have_no_map_and_no_pairs(words):
     noise = np.random.default_rng(0).standard_normal((2000, 100)).astype(np.float32)
     seeds = np.stack([np.arange(15), np.arange(15)], axis=1)
     discovery = AnchorDiscovery(n_anchors=50, device="cpu").fit(words[0], noise, seeds)
-    assert discovery.health_.map.verdict == "not right"
+    assert discovery.health_.map.verdict == "failed"
     assert len(discovery.pairs_) == 0  # no pair is invented
     assert len(discovery.unmatched_keys_x_) == 2000
 
 
 def test_health_says_what_it_measured(fitted):
     health = fitted.health_
-    assert (health.map.verdict, health.pairs.verdict) == ("right", "right")
+    assert (health.map.verdict, health.pairs.verdict) == ("ok", "ok")
     assert health.recognised > 0.95
     assert f"About {health.recognised:.0%} of the rows recognise their counterpart" in health.pairs.reason
     assert f"{len(fitted.pairs_)} pairs are listed" in health.pairs.reason
@@ -70,7 +70,7 @@ def test_with_nothing_in_common_the_map_is_right_and_no_pairs_are_listed(words):
         health = discovery.health_
         found = set(discovery.pair_keys_) - set(seeds)
         assert len(found) <= 0.01 * len(first), disjoint
-        assert health.pairs.verdict == "not right", disjoint
+        assert health.pairs.verdict == "failed", disjoint
         assert health.overlap.x.low <= 15 / 900 <= health.overlap.x.high, disjoint
         keys = [x.keys[row] for row in unseen]
         near = discovery.shared_x(x.take(unseen)) @ discovery.shared_y(y.take(y.rows(keys))).T
@@ -101,7 +101,7 @@ def test_a_space_and_its_mirror_image_cannot_be_told_apart_without_seeds(words):
         rows = rows - rows.mean(axis=0)
         doubled.append(np.concatenate([rows, -rows]))
     discovery = AnchorDiscovery(n_anchors=50, device="cpu").fit(*doubled)
-    assert discovery.health_.map.verdict != "right"
+    assert discovery.health_.map.verdict != "ok"
     assert len(discovery.pairs_) == 0
 
 
@@ -152,20 +152,20 @@ class Fixed(Judge):
 
 def test_the_reasons_say_what_was_measured():
     nothing = Fixed(0.0, rows=20).judge(None, None).answer
-    assert (nothing.verdict, nothing.score) == ("doubtful", 0)
+    assert (nothing.verdict, nothing.score) == ("uncertain", 0)
     assert "Nothing can be said" in nothing.reason
     verdicts = [Fixed(0.0, (gain, gain)).judge(None, None).answer.verdict for gain in (0.5, 0.2, 0.05)]
-    assert verdicts == ["right", "doubtful", "not right"]
+    assert verdicts == ["ok", "uncertain", "failed"]
     assert "20% closer than the best of 3 random starts" in Fixed(0.0, (0.2, 0.9)).judge(None, None).answer.reason
     # Closer, but the halves of the rows do not agree about it: right about topics, and nothing else.
-    assert Fixed(0.0, (0.5, 0.1)).judge(None, None).answer.verdict == "not right"
+    assert Fixed(0.0, (0.5, 0.1)).judge(None, None).answer.verdict == "failed"
     recognised = Fixed(0.4).judge(None, None)
-    assert (recognised.answer.verdict, recognised.surely) == ("right", True)
+    assert (recognised.answer.verdict, recognised.surely) == ("ok", True)
     assert "About 40% of the rows recognise" in recognised.answer.reason
     # What a random start seems to recognise too is no evidence.
     assert not Fixed(0.4, (0.0, 0.0), illusion=0.35).judge(None, None).surely
     upside_down = Fixed(0.4, (0.0, 0.0), seeds=0).judge(None, None).answer
-    assert (upside_down.verdict, "mirror image" in upside_down.reason) == ("doubtful", True)
+    assert (upside_down.verdict, "mirror image" in upside_down.reason) == ("uncertain", True)
 
 
 def test_the_advice_fits_what_was_done():
@@ -187,4 +187,4 @@ def test_a_share_of_a_recognition_is_that_of_the_smaller_space():
 def test_embeddings_with_numbers_for_keys_are_judged_alike(rotated):
     x, y = (Embeddings([str(row) for row in range(300)], vectors) for vectors in rotated())
     discovery = AnchorDiscovery(n_anchors=20, device="cpu").fit(x, y, [(str(row), str(row)) for row in range(15)])
-    assert discovery.health_.map.verdict == "right"
+    assert discovery.health_.map.verdict == "ok"

@@ -109,7 +109,7 @@ def test_a_discovery_through_candidates_finds_what_an_exact_one_does(approximate
     assert right(found) >= right(exact) - 0.005 * ROWS
     assert len(found.pairs_) - right(found) <= len(exact.pairs_) - right(exact) + 0.005 * ROWS
     assert (found.match_ == exact.match_).mean() > 0.99
-    assert found.health_.map.verdict == found.health_.pairs.verdict == "right"
+    assert found.health_.map.verdict == found.health_.pairs.verdict == "ok"
     assert found.health_.map.score == pytest.approx(exact.health_.map.score, abs=0.05)
     assert found.pair_confidence_.mean() == pytest.approx(exact.pair_confidence_.mean(), abs=0.02)
     assert (found.anchor_vectors_.dtype, found.map_.dtype) == (np.float32, np.float32)

@@ -108,7 +108,7 @@ def test_a_map_that_is_not_right_carries_nothing(words, run_files, shop, tmp_pat
     folder = tmp_path / "run"
     kedge.load(run_files[0]).save(folder)
     described = json.loads((folder / "run.json").read_text())
-    described["health"]["map"] |= {"verdict": "not right", "score": 0.0}
+    described["health"]["map"] |= {"verdict": "failed", "score": 0.0}
     (folder / "run.json").write_text(json.dumps(described))
     assert run("migrate", shop, f"parquet:{tmp_path / 'new'}", "--run", folder) == 2
     assert "its map is not right" in capsys.readouterr().err

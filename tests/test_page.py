@@ -249,7 +249,7 @@ def test_a_run_that_failed_says_so_and_shows_what_there_is(rotated, tmp_path):
     truth = Comparison(evaluate(nothing, x, y, gold, complete=True), Truth(x, y, gold, complete=True))
     write_report(tmp_path / "failed.html", nothing, x, y, gold=truth)
     page = (tmp_path / "failed.html").read_text()
-    assert nothing.health_.map.verdict != "right"
+    assert nothing.health_.map.verdict != "ok"
     assert f'<span class="badge">{nothing.health_.map.verdict}</span>' in page
     assert "It worked." not in page
     assert "No pair is probable enough" in page

@@ -97,7 +97,7 @@ def test_files_that_are_deleted_during_a_run_do_not_cost_its_result(files, at_fi
     at_first_step(lambda: [path.unlink() for path in files.iterdir() if path.is_file()])
     assert main(arguments(files)) == 0
     assert named(files) == before
-    assert load(files / "run").health_.map.verdict == "right"
+    assert load(files / "run").health_.map.verdict == "ok"
 
 
 @pytest.mark.parametrize("name", FILES)

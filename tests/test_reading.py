@@ -132,7 +132,7 @@ def test_the_map_says_how_well_it_searches(fitted):
 def test_whitening_is_stored_and_applied_to_new_vectors(whitened, words, tmp_path):
     x, y = words
     assert whitened.whitening_ == 0.5
-    assert whitened.health_.map.verdict == "right"
+    assert whitened.health_.map.verdict == "ok"
     relative_x, relative_y = whitened.transform_x(x.vectors[:5]), whitened.transform_y(y.vectors[:5])
     spread = np.linalg.eigvalsh(np.cov(whitened.describe_x(x).T))
     plain = np.linalg.eigvalsh(np.cov(whitened.normalise_x(x).T))

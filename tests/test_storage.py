@@ -68,7 +68,7 @@ def test_files_are_readable_by_other_tools(run, fitted):
     assert confidences == sorted(confidences, reverse=True)
     description = json.loads((run / "run.json").read_text())
     assert description["kedge"] == kedge.__version__
-    assert description["health"]["map"]["verdict"] == "right"
+    assert description["health"]["map"]["verdict"] == "ok"
     assert description["settings"]["n_anchors"] == 100
     assert description["iterations"] == len(description["history"]) == fitted.n_iter_
 

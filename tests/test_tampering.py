@@ -57,7 +57,7 @@ def assert_sound(found: AnchorDiscovery) -> None:
         assert ((getattr(found, name) >= 0) & (getattr(found, name) <= 1)).all(), name
     for answer in (found.health_.map, found.health_.pairs):
         assert 0 <= answer.score <= 1
-        assert answer.verdict in ("right", "doubtful", "not right")
+        assert answer.verdict in ("ok", "uncertain", "failed")
     assert len({x for x, _ in found.pair_keys_} | set(found.unmatched_keys_x_)) == n
     for array in (found.map_, found.free_anchors_, found.seed_closer_):
         assert np.isfinite(array).all()
@@ -115,7 +115,7 @@ NAN, INFINITE = float("nan"), float("inf")
         (
             "health.map.verdict",
             "fine",
-            "health.map.verdict: must be 'right' or 'doubtful' or 'not right', got \"fine\"",
+            "health.map.verdict: must be 'ok' or 'uncertain' or 'failed', got \"fine\"",
         ),
         ("health.pairs.reason", ["a"], "health.pairs.reason: must be text, got a list"),
         ("health.overlap.x.low", INFINITE, "not valid JSON .Infinity is no number"),

@@ -203,7 +203,7 @@ def test_colours_of_its_own_remain_on_a_terminal(fitted, monkeypatch, capsys):
     output.note("\x9b")
     output.print_table(("key\x1b[2J", "n"), [(key, "1") for key in HOSTILE])
     printed = capsys.readouterr()
-    assert "\x1b[1;32mRIGHT\x1b[0m" in printed.out
+    assert "\x1b[1;32mOK\x1b[0m" in printed.out
     assert "\x1b[1mtitle\\x1b[2J\x1b[0m\\n\\x1b]52;c;ZXZpbA==\\x07\n" in printed.out
     assert "\x1b[1;31mWARNING\x1b[0m \\x1b[2J\n" in printed.err
     assert_harmless(*(COLOUR.sub("", text) for text in printed))

@@ -18,9 +18,9 @@ _FEWEST_ROWS = 20
 _ENOUGH_ROWS_PER_DIMENSION = 10
 _ANCHORS = 10
 _ADVICE = {
-    "right": (0, "no seeds are needed"),
-    "doubtful": (5, "about 5 seeds"),
-    "not right": (15, "15 or more seeds, if the files hold the same kind of things at all"),
+    "ok": (0, "no seeds are needed"),
+    "uncertain": (5, "about 5 seeds"),
+    "failed": (15, "15 or more seeds, if the files hold the same kind of things at all"),
 }
 
 

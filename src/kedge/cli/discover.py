@@ -225,7 +225,7 @@ def _run(arguments: argparse.Namespace, here: Processes) -> int:
             if not arguments.json:
                 tell_page(arguments.report)
     here.object_from_first(None)  # the others wait until it is written, and fail if it cannot be
-    vouched_for = required_answer(discovery, arguments).verdict == "right"
+    vouched_for = required_answer(discovery, arguments).verdict == "ok"
     return 0 if arguments.force or vouched_for else EXIT_UNHEALTHY
 
 

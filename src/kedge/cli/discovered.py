@@ -40,7 +40,7 @@ def tell(discovery: AnchorDiscovery, arguments: argparse.Namespace, rows_x: int,
     else:
         _say_summary(discovery, arguments, rows_x, rows_y)
     required = required_answer(discovery, arguments)
-    if required.verdict != "right":
+    if required.verdict != "ok":
         named = "pairs are" if arguments.require == "pairs" else "map is"
         warn(f"the {named} {required.verdict}: do not rely on it. {required.advice}")
 

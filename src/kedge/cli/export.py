@@ -88,7 +88,7 @@ def _export_translation(arguments: argparse.Namespace, suffix: str) -> int:
     with atomic_path(arguments.out) as temporary:
         temporary.write_bytes(contents)
     note_length(discovery, arguments)
-    if about["map_verdict"] != "right":
+    if about["map_verdict"] != "ok":
         note(f"the map of this run is {about['map_verdict']}: {discovery.health_.map.reason}")
     dim_in, dim_out = translation.matrix.shape
     if arguments.json:

@@ -109,9 +109,9 @@ def _require_right(discovery: AnchorDiscovery, *, anyway: bool) -> None:
     from kedge.errors import InputError
 
     answer = discovery.health_.map
-    if answer.verdict == "right" or anyway:
+    if answer.verdict == "ok" or anyway:
         return
-    if answer.verdict == "not right":
+    if answer.verdict == "failed":
         raise InputError(f"--run: its map is not right ({answer.reason}) {answer.advice} Or go ahead with --anyway.")
     note(f"the map of the run is doubtful: {answer.reason} Rehearse it first: kedge rehearse")
 

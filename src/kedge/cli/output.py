@@ -20,7 +20,7 @@ from kedge.cli.escaping import shown, shown_in_json
 if TYPE_CHECKING:
     from kedge.judging.health import Health
 
-_COLOURS = {"right": "green", "doubtful": "yellow", "not right": "red"}
+_COLOURS = {"ok": "green", "uncertain": "yellow", "failed": "red"}
 _WIDEST = 1000
 
 
@@ -81,7 +81,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 def say_health(health: Health) -> None:
     """Both answers, a line each, and what is shared."""
-    for begin, answer in (("The map is ", health.map), ("The pairs are ", health.pairs)):
+    for begin, answer in (("Map: ", health.map), ("Pairs: ", health.pairs)):
         verdict = (answer.verdict.upper(), f"bold {_COLOURS[answer.verdict]}")
         say(begin, verdict, f" ({answer.score:.2f}): {answer.reason}")
     say(f"In both: {health.overlap}.")

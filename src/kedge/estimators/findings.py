@@ -73,7 +73,7 @@ def read_alignment(
     pairs_found = known_and_found(problem, alignment.match)
     honest = cross_fitted(problem, *pairs_found, generator, candidates=alignment.candidates)
     closer = rows_closer(problem, honest.x, honest.y)
-    suspects = suspect_seeds(problem, closer) & (judged.answer.verdict == "right")
+    suspects = suspect_seeds(problem, closer) & (judged.answer.verdict == "ok")
     judged = judge_by_known(problem, judged, centers)
     trusted = problem.without_seeds(suspects)
     seeds = trusted.seeds_x, trusted.seeds_y
@@ -84,7 +84,7 @@ def read_alignment(
     rows_x, rows_y, known = _to_learn_from(trusted, confidence)
     model = _fit_shared(problem, rows_x, rows_y, known)
     soft = None
-    if judged.answer.verdict != "not right" and _few_found(trusted, confidence):
+    if judged.answer.verdict != "failed" and _few_found(trusted, confidence):
         soft = _soft_cross(trusted, nearest_rotation(pair_moments(problem, rows_x, rows_y).cross), generator)
     forward = choose_map(problem, rows_x, rows_y, known, centers.y, soft)
     back = choose_map(problem.turned_round(), rows_y, rows_x, known, centers.x, None if soft is None else soft.T)

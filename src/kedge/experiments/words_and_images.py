@@ -82,7 +82,7 @@ def _pairs_table(pair: SpacePair, states: list[dict[str, Any]], summary: dict[st
         "pairs right",
         "seconds a discovery",
     )
-    right = sum(state["verdict"] == "right" for state in states)
+    right = sum(state["verdict"] == "ok" for state in states)
     cells = [shown([summary[name]]) for name in ("anchors_exact", "pairs_precision", "pairs_recall", "health")]
     cells += [f"{right} of {len(states)}", f"{max(state['seconds'] for state in states):.0f} (most)"]
     return Table(f"{pair.name_x} x {pair.name_y}: the pairs found", columns, [tuple(cells)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kedge.judging.confidence import Confidence
-from kedge.judging.health import RIGHT, Answer, Health, Interval, Overlap, sentence, verdict_of
+from kedge.judging.health import OK, Answer, Health, Interval, Overlap, sentence, verdict_of
 from kedge.judging.judge import RECOGNISED_SCALE, Judged
 from kedge.judging.recognition import estimate_overlap
 from kedge.matching.problem import Problem
@@ -24,14 +24,14 @@ def judge_by_known(problem: Problem, judged: Judged, centers: Centers) -> Judged
     If maps fitted to some of them bring others to their partners, the map is right, whatever else is seen.
     """
     seeds = len(problem.seeds_x)
-    if seeds < ENOUGH_KNOWN or judged.answer.verdict == "right":
+    if seeds < ENOUGH_KNOWN or judged.answer.verdict == "ok":
         return judged
     rank = choose_map(problem, problem.seeds_x, problem.seeds_y, seeds, centers.y).own_rank
     if rank is None or rank < _RANK:
         return judged
     reason = f"Known pairs that are held out find their partner with MRR {rank:.2f}, by maps of the others alone."
     advice = "Use it by what it does on the known pairs; found pairs are another question."
-    return replace(judged, answer=Answer(max(rank, RIGHT), "right", reason, advice))
+    return replace(judged, answer=Answer(max(rank, OK), "ok", reason, advice))
 
 
 def answer_both(
@@ -49,10 +49,10 @@ def answer_both(
     if disjoint:
         reason = "None are looked for: the spaces were said to have nothing in common."
         advice = "Leave out that they are disjoint, if they may share items after all."
-    elif judged.answer.verdict != "right":
+    elif judged.answer.verdict != "ok":
         reason = f"Nothing can be said of them while the map is {judged.answer.verdict}; {recognition}."
         advice = judged.answer.advice
-    elif verdict == "right":
+    elif verdict == "ok":
         reason = f"{sentence(recognition)}, and {listed} pairs are listed."
         advice = "Use pairs of high confidence first, and look at a few of them."
     else:

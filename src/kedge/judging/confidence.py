@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from kedge.judging.health import DOUBTFUL, RIGHT
+from kedge.judging.health import OK, UNCERTAIN
 from kedge.judging.judge import Judged
 from kedge.judging.recognition import Choices, Recognition, count_recognised, pair_probabilities
 from kedge.matching import Agreement, Comparison, Match
@@ -74,7 +74,7 @@ def measure_confidence(
     known to be disjoint, they are the only ones.
     """
     # What the pairs are worth if the map is right, times whether it is.
-    trust = float(np.clip((judged.answer.score - DOUBTFUL) / (RIGHT - DOUBTFUL), 0, 1))
+    trust = float(np.clip((judged.answer.score - UNCERTAIN) / (OK - UNCERTAIN), 0, 1))
     expected = match_kept(len(problem.x), len(problem.y))
     state = journal.once("confidence", problem.y.device, expected, lambda: match_state(honest.match()))
     journal.tell(Step("confidence", 1, 2))

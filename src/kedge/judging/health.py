@@ -12,15 +12,15 @@ from typing import Any, Literal
 
 from kedge.runs.schema import Share, restore
 
-Verdict = Literal["right", "doubtful", "not right"]
+Verdict = Literal["ok", "uncertain", "failed"]
 
-RIGHT, DOUBTFUL = 0.3, 0.15
+OK, UNCERTAIN = 0.3, 0.15
 """Least scores of the two better verdicts."""
 
 
 def verdict_of(score: float) -> Verdict:
     """What a score comes to."""
-    return "right" if score >= RIGHT else "doubtful" if score >= DOUBTFUL else "not right"
+    return "ok" if score >= OK else "uncertain" if score >= UNCERTAIN else "failed"
 
 
 def sentence(told: object) -> str:

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from kedge.geometry import nearest_rotation, orthogonal_map, unit
-from kedge.judging.health import DOUBTFUL, Answer, sentence, verdict_of
+from kedge.judging.health import UNCERTAIN, Answer, sentence, verdict_of
 from kedge.judging.recognition import FEWEST_ROWS, Choices, Recognition, count_recognised
 from kedge.matching import Match, Rows, row_blocks, transport_step
 from kedge.matching.problem import Problem
@@ -197,12 +197,12 @@ class Judge:
             if standing is not None and standing[0] < _AS_GOOD:
                 reason = f"It may be upside down: {recognition}, but its mirror image brings the spaces just as close."
                 advice = "Give a seed or two: the spaces look the same turned inside out, and only a pair can tell."
-                return Answer(DOUBTFUL, "doubtful", reason, advice)
+                return Answer(UNCERTAIN, "uncertain", reason, advice)
             score = min(1.0, RECOGNISED_SCALE * recognition.share)
-            return Answer(score, "right", f"{sentence(recognition)}.", "Look at a few pairs of high confidence.")
+            return Answer(score, "ok", f"{sentence(recognition)}.", "Look at a few pairs of high confidence.")
         if standing is None:
             reason = f"Nothing can be said of fewer than {FEWEST_ROWS} rows."
-            return Answer(0.0, "doubtful", reason, self._more_rows)
+            return Answer(0.0, "uncertain", reason, self._more_rows)
         closeness, agreement = standing
         score = min(max(min(closeness, agreement), 0.0), 1.0)
         verdict = verdict_of(score)
@@ -210,9 +210,9 @@ class Judge:
         reason = f"It brings the spaces {how} the best of {_RIVALS} random starts does, and what two halves of the "
         reason += f"rows make of it agrees {max(agreement, 0.0):.0%} better; {recognition}."
         advice = {
-            "right": "It carries any vector across; whether the files share items is another question.",
-            "doubtful": f"Try it on a few vectors whose place you know. {self._remedy}",
-            "not right": self._remedy,
+            "ok": "It carries any vector across; whether the files share items is another question.",
+            "uncertain": f"Try it on a few vectors whose place you know. {self._remedy}",
+            "failed": self._remedy,
         }[verdict]
         return Answer(score, verdict, reason, advice)
 

@@ -183,7 +183,7 @@ def as_whole_numbers(places: Places, *, shared: bool) -> list[list[int]]:
 def _told_of_seeds(discovery: AnchorDiscovery) -> str:
     suspects = int(discovery.seed_is_suspect_.sum())
     if not len(discovery.seeds_):
-        return "none were needed" if discovery.health_.map.verdict == "right" else "none were given"
+        return "none were needed" if discovery.health_.map.verdict == "ok" else "none were given"
     return {0: "none looks wrong", 1: "1 of them looks wrong"}.get(suspects, f"{suspects} of them look wrong")
 
 

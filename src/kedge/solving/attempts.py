@@ -148,7 +148,7 @@ def _knows_enough(problem: Problem) -> bool:
 def _worth_trying(schedule: Schedule, attempts: Sequence[_Attempt]) -> bool:
     """Whether an attempt may still gain something over those made before."""
     best = max(attempts, key=_rank, default=None)
-    if best is None or best.judged.answer.verdict != "right":
+    if best is None or best.judged.answer.verdict != "ok":
         return True
     if not best.judged.surely:  # by and large, but no row recognises another: a slower way may
         return best.judged.answer.score < _GOOD

@@ -295,7 +295,7 @@ def _held_out(discovery: AnchorDiscovery) -> Estimate:
         caveat = "The discovery had too few pairs to hold some out: nothing can be said without known pairs."
     elif trusted >= ENOUGH_KNOWN:
         caveat = "Measured by the discovery on seeds that it held out."
-    elif discovery.health_.map.verdict == "right":
+    elif discovery.health_.map.verdict == "ok":
         caveat = (
             "Measured by the discovery on pairs that it found and held out, which are easier than the rest: more will "
             "be lost."
@@ -305,7 +305,7 @@ def _held_out(discovery: AnchorDiscovery) -> Estimate:
             f"The map is not called right and there are fewer than {ENOUGH_KNOWN} seeds, so that what the discovery "
             "held out says nothing: give known pairs."
         )
-    telling = measured and (trusted >= ENOUGH_KNOWN or discovery.health_.map.verdict == "right")
+    telling = measured and (trusted >= ENOUGH_KNOWN or discovery.health_.map.verdict == "ok")
     return Estimate(forward, back, telling, caveat)
 
 

@@ -74,12 +74,12 @@ def trust_by_health(runs: Sequence[RunFindings], echoes: Sequence[Sequence[Echo]
     What a run says of itself is seldom wrong, but two that contradict each other are not both right. So a run is only
     trusted if it agrees with at least half of the others that say they are right.
     """
-    mapped = [number for number, run in enumerate(runs) if run.health.map.verdict == "right"]
+    mapped = [number for number, run in enumerate(runs) if run.health.map.verdict == "ok"]
     if not mapped:
         best = max(runs, key=lambda run: run.health.map.score)
         told = f"{best.name} comes closest: its map is {best.health.map.verdict} ({best.health.map.score:.2f})"
         return Trust(None, None, f"No run found a map that is right; {told}. {best.health.map.advice}")
-    paired = [number for number in mapped if runs[number].health.pairs.verdict == "right"]
+    paired = [number for number in mapped if runs[number].health.pairs.verdict == "ok"]
     if not paired:
         number = max(mapped, key=lambda number: runs[number].health.map.score)
         best = runs[number]
@@ -121,7 +121,7 @@ def trust_by_truth(runs: Sequence[RunFindings], scores: Sequence[Score]) -> Trus
         f"by the truth {as_percent(score.precision)} of its pairs are right, and {as_percent(score.recall)} are found"
     )
     says = best.health.pairs.verdict
-    surprise = f" It says of itself that they are {says}." if says != "right" else ""
+    surprise = f" It says of itself that they are {says}." if says != "ok" else ""
     return Trust(number, "pairs", f"{told}; taken together no other run does better.{surprise}")
 
 
