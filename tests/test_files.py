@@ -118,8 +118,8 @@ def test_npy_stays_memory_mapped(tmp_path):
 def test_safetensors_stay_memory_mapped(tmp_path):
     """Half a gigabyte can be opened, and a row of it used, without reading the rest."""
     program = (
-        "import resource, sys; from kedge.spaces.formats import safetensors; from kedge.spaces.selection import Selection; "
-        "from pathlib import Path; "
+        "import resource, sys; from kedge.spaces.formats import safetensors; "
+        "from kedge.spaces.selection import Selection; from pathlib import Path; "
         "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss; before = peak(); "
         "keys, vectors = safetensors.read(Path(sys.argv[1]), Selection()); vectors[7].sum(); "
         "print((peak() - before) // 1024)"

@@ -165,8 +165,8 @@ def test_known_anchors_refuse_what_makes_no_sense(rotated):
         KnownAnchors().transform_x(x)
     with pytest.raises(InputError, match="has 3 dimensions, Y of this run has 16"):
         KnownAnchors().fit(x, y, [(0, 0)]).transform_y(np.ones((1, 3)))
-    with pytest.raises(InputError, match="KnownAnchors has no parameter 'center'; it has center"):
-        KnownAnchors().set_params(center=False)
+    with pytest.raises(InputError, match="KnownAnchors has no parameter 'centered'; it has center"):
+        KnownAnchors().set_params(centered=False)
 
 
 # -- stitching ----------------------------------------------------------------------------------------

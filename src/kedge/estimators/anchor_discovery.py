@@ -93,7 +93,7 @@ class AnchorDiscovery(FittedDiscovery):
         What matching multiplies in on a GPU (it adds up in float32); a CPU always uses float32.
     exact : bool
         Compare all rows with all, however long it takes. Otherwise, where there are more than some 15,000 rows on a CPU
-        (200,000 on a GPU), a row is compared with candidates, and `candidate_recall_` says how often that came to the same.
+        (200,000 on a GPU), a row is compared with candidates, and `candidate_recall_` says how often that is exact.
     random_state : int, generator of NumPy or None
         The same number gives the same answer on the same machine. A generator is asked for one number, and None stands
         for any; `random_state_` says which it was.

@@ -34,8 +34,8 @@ class Confidence:
     `paired` (n,) is the probability that a row's partner is right if the two are a mutual pair, `least` that of
     the least sure pair. In the match seeds are pairs; `unaided` is the match without them.
     `recognition` is how many rows are recognised, `trust` whether the map is right at all, which all probabilities
-    count in; `candidate_recall` says, where only candidates were compared, how many of a sample have the partner that they have
-    among all rows.
+    count in; `candidate_recall` says, where only candidates were compared, how many of a sample have their exact
+    partner.
     """
 
     match: Match
