@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 
 from kedge import AnchorDiscovery
 from kedge.experiments.pairs_of_spaces import load_pair
-from kedge.tasks import calibration_error, reliability
-from kedge.tasks.retrieval import shared_scores
+from kedge.tasks import calibration_error, reliability, shared_scores
 from setting import add_data_option, add_run_options, run_cases
 
 ROWS = 4000

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kedge.cli.evaluate import Gold
     from kedge.spaces import Embeddings
     from kedge.tasks import Rehearsal
-    from kedge.tasks.rehearsal import Judged
+    from kedge.tasks.rehearsal import LowestMetric
 
 EXIT_BELOW = 3
 _MOST_LETTERS = 32
@@ -32,12 +32,12 @@ def add_parser(verbs: Any) -> None:
 
 X is the new model's space, Y the old one's: the index. Known pairs are rows of both that are the same text; those that
 share a row with a seed are left out. Best are texts that were in neither file of the discovery. Two ways are tried:
-queries across:  new queries, translated, in the old index; compared with what the old model finds there
-index across:    new queries in the known texts' old vectors, carried into the new space; compared with what they find
-                 among the same texts' new vectors
-own@1, own@10:   how often the query's own text is found first, or among ten
-overlap@10:      how many of the ten are what the search finds without the change; the own text counts among them
-nDCG@10:         the same, and what is missing at the top counts for more
+translated queries:  new queries, translated, in the old index; compared with what the old model finds there
+translated index:    new queries in the known texts' old vectors, translated into the new space; compared with what
+                     they find among the same texts' new vectors
+self-recall@1, @10:  how often the query's own text is found first, or among ten
+overlap@10:          how many of the ten are what the search finds without the change; the own text counts among them
+nDCG@10:             the same, and what is missing at the top counts for more
 All have 90 % intervals, and are told by kind of query too, the worst first. With fewer than 10 known pairs there is
 only an estimate, from what the discovery held out.""",
     )
@@ -57,9 +57,9 @@ only an estimate, from what the discovery held out.""",
     )
     parser.add_argument(
         "--by",
-        choices=("own-1", "own-10", "overlap", "ndcg"),
-        default="own-10",
-        help="what --least is about (own-10); of an estimate own-10, for which its MRR stands, or overlap",
+        choices=("self-recall-1", "self-recall-10", "overlap", "ndcg"),
+        default="self-recall-10",
+        help="what --least is about (self-recall-10); in an estimate its MRR stands in for self-recall-10",
     )
     parser.add_argument(
         "--way", choices=("both", "queries", "index"), default="both", help="which way --least is about (both)"
@@ -83,17 +83,17 @@ def run(arguments: argparse.Namespace) -> int:
     from kedge.estimators import load
     from kedge.spaces import read_embeddings
     from kedge.tasks import rehearse
-    from kedge.tasks.rehearsal import FEWEST_TEXTS
+    from kedge.tasks.rehearsal import MIN_TEXTS
 
     discovery = load(arguments.run_folder)
     x, y = (read_embeddings(path, limit=arguments.limit) for path in (arguments.x, arguments.y))
     queries = read_embeddings(arguments.queries, limit=arguments.limit) if arguments.queries else None
     known = read_known(arguments, x, y)
     rehearsal = rehearse(discovery, x, y, known.pairs if known else (), queries=queries, device=arguments.device)
-    judged = rehearsal.judged(arguments.by.replace("-", "_"), arguments.way)
+    judged = rehearsal.lowest(arguments.by.replace("-", "_"), arguments.way)
     enough = judged is not None and judged.value >= (arguments.least or 0)
     if queries is not None and rehearsal.given_queries is None:
-        note(f"--queries: not used, {FEWEST_TEXTS} known texts are needed to make an index of for them")
+        note(f"--queries: not used, {MIN_TEXTS} known texts are needed to make an index of for them")
     if arguments.json:
         print_json(as_json(rehearsal, known) | {"judged": _judgement(judged, arguments, enough=enough)})
     else:
@@ -110,10 +110,10 @@ def read_known(arguments: argparse.Namespace, x: Embeddings, y: Embeddings) -> G
 
 def as_json(rehearsal: Rehearsal, known: Gold | None) -> dict[str, Any]:
     """The documented object."""
-    from kedge.tasks import WAY_NAMES
+    from kedge.tasks import DIRECTION_NAMES
 
     counts = {name: getattr(rehearsal, name) for name in ("pairs", "seeds", "found")}
-    ways = {name: getattr(rehearsal, name) for name in WAY_NAMES}
+    ways = {name: getattr(rehearsal, name) for name in DIRECTION_NAMES}
     skipped = known.skipped if known else 0
     told = {"estimate": rehearsal.is_estimate, "known": counts | {"skipped": skipped}}
     return told | ways | {"held_out": rehearsal.held_out}
@@ -122,45 +122,45 @@ def as_json(rehearsal: Rehearsal, known: Gold | None) -> dict[str, Any]:
 def print_rehearsal(rehearsal: Rehearsal, known: Gold | None) -> None:
     """The same for people."""
     from kedge.cli.output import print_table, say
-    from kedge.tasks import FIGURE_NAMES, WAY_NAMES
-    from kedge.tasks.rehearsal import FEWEST_PAIRS
+    from kedge.tasks import DIRECTION_NAMES, METRIC_NAMES
+    from kedge.tasks.rehearsal import MIN_PAIRS
 
     left_out = f"; {rehearsal.seeds} of them share a row with a seed and are left out" if rehearsal.seeds else ""
     say(f"known: {described(known) if known else 'no pairs'}{left_out}")
     if rehearsal.is_estimate:
-        say(f"Nothing was measured, which takes {FEWEST_PAIRS} pairs; this is an ", ("ESTIMATE", "bold"), ":")
-        if rehearsal.held_out.telling:
-            print_table(("held out", "MRR", FIGURE_NAMES["overlap"]), rehearsal.held_out.table())
+        say(f"Nothing was measured, which takes {MIN_PAIRS} pairs; this is an ", ("ESTIMATE", "bold"), ":")
+        if rehearsal.held_out.meaningful:
+            print_table(("held out", "MRR", METRIC_NAMES["overlap"]), rehearsal.held_out.table())
         say(rehearsal.held_out.caveat)
         return
-    print_table(("way", "queries", "index", *FIGURE_NAMES.values()), rehearsal.table())
+    print_table(("direction", "queries", "index", *METRIC_NAMES.values()), rehearsal.table())
     for remark in rehearsal.remarks:
         say(remark)
-    for name, way in rehearsal.ways.items():
-        if way.clusters:
-            kinds = (", ".join(cluster.short_keys(_MOST_LETTERS)) for cluster in way.clusters)
-            rows = [(kind, *figures) for kind, figures in zip(kinds, way.cluster_table(), strict=True)]
+    for name, result in rehearsal.directions.items():
+        if result.clusters:
+            kinds = (", ".join(cluster.short_keys(_MOST_LETTERS)) for cluster in result.clusters)
+            rows = [(kind, *figures) for kind, figures in zip(kinds, result.cluster_table(), strict=True)]
             say()
-            print_table((f"{WAY_NAMES[name]}, worst first", "queries", *FIGURE_NAMES.values()), rows)
+            print_table((f"{DIRECTION_NAMES[name]}, worst first", "queries", *METRIC_NAMES.values()), rows)
 
 
-def _judgement(judged: Judged | None, arguments: argparse.Namespace, *, enough: bool) -> dict[str, Any]:
+def _judgement(judged: LowestMetric | None, arguments: argparse.Namespace, *, enough: bool) -> dict[str, Any]:
     """What was judged, for JSON; nothing is enough or not where nothing is asked for."""
-    told: dict[str, Any] = judged._asdict() if judged else {"figure": None, "way": None, "value": None}
+    told: dict[str, Any] = judged._asdict() if judged else {"metric": None, "direction": None, "value": None}
     asked = {"by": arguments.by, "least": arguments.least}
     return told | asked | {"enough": None if arguments.least is None else enough}
 
 
-def _tell_judgement(judged: Judged | None, arguments: argparse.Namespace, *, enough: bool) -> None:
+def _tell_judgement(judged: LowestMetric | None, arguments: argparse.Namespace, *, enough: bool) -> None:
     """Whether it is enough; where it is not, loudly."""
     from kedge.cli.output import say, warn
-    from kedge.tasks import FIGURE_NAMES, WAY_NAMES
+    from kedge.tasks import DIRECTION_NAMES, METRIC_NAMES
 
     if judged is None:
         told = f"there is no figure for --by {arguments.by} --way {arguments.way}"
     else:
-        figure = FIGURE_NAMES.get(judged.figure, "MRR")
-        told = f"{figure} of {WAY_NAMES[judged.way]} is {judged.value:.3f}"
+        figure = METRIC_NAMES.get(judged.metric, "MRR")
+        told = f"{figure} of {DIRECTION_NAMES[judged.direction]} is {judged.value:.3f}"
     told += f", at least {arguments.least:g} was asked for"
     if not enough:
         warn(f"{told}: do not change over yet.")

@@ -12,7 +12,7 @@ from kedge.cli.rehearse import add_known, read_known
 
 if TYPE_CHECKING:
     from kedge.estimators import AnchorDiscovery
-    from kedge.report import Comparison
+    from kedge.report import GoldComparison
     from kedge.spaces import Embeddings
 
 
@@ -73,10 +73,10 @@ def read_labels(arguments: argparse.Namespace, x: Embeddings, y: Embeddings) -> 
 
 def compare(
     arguments: argparse.Namespace, discovery: AnchorDiscovery, x: Embeddings, y: Embeddings
-) -> Comparison | None:
+) -> GoldComparison | None:
     """The run against what `--gold` names, if anything."""
     from kedge.cli.output import note
-    from kedge.report import Comparison
+    from kedge.report import GoldComparison
     from kedge.tasks import Truth, evaluate
 
     if not arguments.gold:
@@ -84,7 +84,7 @@ def compare(
     gold = read_gold(arguments, x, y)
     note(f"gold: {described(gold)}")
     evaluation = evaluate(discovery, x, y, gold.pairs, complete=gold.complete, device=arguments.device)
-    return Comparison(evaluation, Truth(x, y, gold.pairs, complete=gold.complete))
+    return GoldComparison(evaluation, Truth(x, y, gold.pairs, complete=gold.complete))
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -92,8 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
     from kedge.cli.output import note, print_json, tell_page
     from kedge.cli.writing import require_free
     from kedge.estimators import load
-    from kedge.report import require_page_target, write_report
-    from kedge.report.layout import require_layout
+    from kedge.report import require_layout, require_page_target, write_report
     from kedge.spaces import read_embeddings
     from kedge.tasks import rehearse
 
@@ -118,7 +117,7 @@ def run(arguments: argparse.Namespace) -> int:
         labels=labels,
         layout=arguments.layout is not None,
         run=str(arguments.run_folder),
-        most=arguments.rows,
+        max_rows=arguments.rows,
     )
     if arguments.json:
         print_json(
