@@ -280,7 +280,7 @@ def test_pointing_lights_up_the_partner(visit, report, fitted):
 def test_what_is_in_no_pair_lights_up_alone(visit, hostile):
     page = visit(hostile)
     point_at(page, "y", 399)  # the last rows are in no pair
-    assert page.locator("#pointed").inner_text().endswith("(Y) has no match")
+    assert page.locator("#pointed").inner_text().endswith("(Y) is unmatched")
     assert len(annotation(page, "y")) == 1
     assert annotation(page, "x") == []
 
@@ -288,7 +288,7 @@ def test_what_is_in_no_pair_lights_up_alone(visit, hostile):
 @pytest.mark.thorough
 def test_zooming_shows_the_same_part_of_both(visit, report):
     page = visit(report)
-    whole = page.get_by_role("button", name="Whole picture")
+    whole = page.get_by_role("button", name="Reset zoom")
     assert whole.is_disabled()
     page.locator("#plot-x").scroll_into_view_if_needed()
     box = page.locator("#plot-x").bounding_box()
@@ -321,10 +321,10 @@ def test_the_table_sorts_filters_turns_and_downloads(visit, report, fitted, tmp_
     np.testing.assert_allclose(shown, np.sort(fitted.pair_confidence_)[:25], atol=1e-4)
     assert set(cells(page, 4)) <= {"right", "wrong"}
 
-    page.get_by_label("Keys with").fill("WAT")
+    page.get_by_label("Keys containing").fill("WAT")
     expected = [pair for pair in fitted.pair_keys_ if "wat" in pair[0] or "wat" in pair[1]]
     assert sorted(zip(cells(page, 1), cells(page, 2), strict=True)) == sorted(expected)
-    page.get_by_label("Keys with").fill("")
+    page.get_by_label("Keys containing").fill("")
     page.get_by_label("Confidence at least").fill("0.99")
     count = int((np.round(fitted.pair_confidence_, 4) >= 0.99).sum())
     assert page.locator("#range").inner_text() == f"1 to 25 of {count:,}"
@@ -469,7 +469,7 @@ def test_colours_mean_what_the_legend_says(visit, report, fitted):
     unmatched = len(fitted.unmatched_keys_x_)
     seen = {}
     for colouring in ("partner", "confidence", "match", "label", "cluster"):
-        page.get_by_label("Coloured by").select_option(colouring)
+        page.get_by_label("Colour by").select_option(colouring)
         seen[colouring] = colours_of(page, "x")
         legend = page.locator("#legend li").all_inner_texts()
         assert 2 <= len(legend) <= 12
@@ -481,12 +481,12 @@ def test_colours_mean_what_the_legend_says(visit, report, fitted):
     assert seen["cluster"][:3] == [0, 0, 2000]
     assert 2 <= seen["cluster"][3] <= 10
     require_accessible(page)
-    page.get_by_label("Coloured by").select_option("match")
+    page.get_by_label("Colour by").select_option("match")
     page.get_by_role("button", name="unmatched").press("Enter")  # by keyboard alone
     assert page.get_by_role("button", name="unmatched").get_attribute("aria-pressed") == "true"
     described = f"0 pairs and {unmatched + len(fitted.unmatched_keys_y_)} unmatched rows selected"
     assert page.locator(".selected span").all_inner_texts() == [described] * 2
-    assert page.locator("#range").inner_text() == "None."
+    assert page.locator("#range").inner_text() == "No rows."
     page.get_by_label("Table").select_option("unmatched")
     assert page.locator("#table tbody tr").count() == min(25, unmatched + len(fitted.unmatched_keys_y_))
     page.get_by_role("button", name="unmatched").press("Enter")
@@ -517,7 +517,7 @@ def test_names_stay_apart_and_zooming_shows_others(visit, report, fitted):
 @pytest.mark.thorough
 def test_what_is_selected_by_lasso_is_what_tables_show(visit, report, fitted):
     page = visit(report)
-    page.get_by_label("Dragging").select_option("lasso")
+    page.get_by_label("Drag to").select_option("lasso")
     drag(page, "x", [(0.3, 0.3), (0.7, 0.3), (0.7, 0.7), (0.3, 0.7)])
     page.wait_for_selector(".selected:not([hidden])")
     faint, grey, coloured, _ = colours_of(page, "x")
@@ -533,7 +533,7 @@ def test_what_is_selected_by_lasso_is_what_tables_show(visit, report, fitted):
     assert set(names_on(page, "x")) <= inside
     page.get_by_label("Table").select_option("anchors")
     assert 0 < int(page.locator("#range").inner_text().split()[-1]) < 100
-    page.get_by_label("Dragging").select_option("select")
+    page.get_by_label("Drag to").select_option("select")
     drag(page, "y", [(0.1, 0.1), (0.5, 0.9)])
     page.wait_for_function("(before) => document.getElementById('plot-x').data[2].x.length !== before", arg=coloured)
     page.locator("#found").get_by_role("button", name="Clear selection").click()
@@ -545,16 +545,16 @@ def test_what_is_selected_by_lasso_is_what_tables_show(visit, report, fitted):
 def test_the_address_keeps_the_look(visit, report):
     page = visit(report)
     page.get_by_label("relative to the seeds").check()
-    page.get_by_label("Coloured by").select_option("cluster")
+    page.get_by_label("Colour by").select_option("cluster")
     page.get_by_label("Names").uncheck()
     drag(page, "x", [(0.3, 0.3), (0.8, 0.8)])  # zooms
     page.wait_for_selector("#whole:not([disabled])")
-    page.get_by_label("Dragging").select_option("lasso")
+    page.get_by_label("Drag to").select_option("lasso")
     drag(page, "y", [(0.2, 0.2), (0.9, 0.2), (0.5, 0.9)])
     page.wait_for_selector(".selected:not([hidden])")
     page.get_by_label("Key of X or Y").fill("wat")
     page.locator("#hits button").first.click()
-    page.get_by_label("Keys with").fill("e")
+    page.get_by_label("Keys containing").fill("e")
     page.get_by_label("Confidence at least").fill("0.5")
     page.get_by_role("button", name="y", exact=True).click()
     page.wait_for_timeout(600)
@@ -613,13 +613,13 @@ def test_live_pictures_the_truth_and_a_layout(visit, fitted, words, tmp_path):
             assert page.locator("#near-x img").count() > 0
             page.get_by_label("t-SNE").check()
             page.wait_for_function("document.getElementById('pointed').textContent.startsWith('Computing')")
-            page.wait_for_function("document.getElementById('pointed').textContent === 'It is computed.'")
+            page.wait_for_function("document.getElementById('pointed').textContent === 'Done.'")
             assert page.locator("#view-description").inner_text().endswith("long distances mean little.")
             page.wait_for_timeout(500)
             assert visit(page.url).get_by_label("t-SNE").is_checked()
-            page.get_by_label("Other anchors").select_option("snapped")
+            page.get_by_label("Use other anchors").select_option("snapped")
             page.get_by_label("only the first").fill("9")
-            page.get_by_role("button", name="Look").click()
+            page.get_by_role("button", name="Apply").click()
             page.get_by_label("relative to 9 anchors (snapped)").wait_for()
             page.wait_for_timeout(500)
             assert visit(page.url).get_by_label("relative to 9 anchors (snapped)").is_checked()
@@ -643,18 +643,18 @@ def test_live_any_key_and_other_anchors(visit, fitted, words):
             page.get_by_role("button", name="Show neighbours").click()
             page.wait_for_selector("#neighbours:not([hidden])")
             assert page.locator("#sought").inner_text() == f"{hidden} in X"
-            assert page.locator("#pointed").inner_text().endswith("not among the rows drawn")
+            assert page.locator("#pointed").inner_text().endswith("not among the rows shown")
             before = page.evaluate("Array.from(document.getElementById('plot-y').data[2].x)")
-            page.get_by_label("Other anchors").select_option("keys")
-            page.get_by_label("keys, one a line").fill("water\nmusic\nyears")
-            page.get_by_role("button", name="Look").click()
+            page.get_by_label("Use other anchors").select_option("keys")
+            page.get_by_label("keys, one per line").fill("water\nmusic\nyears")
+            page.get_by_role("button", name="Apply").click()
             page.get_by_label("relative to 3 keys you chose").wait_for()
             assert page.get_by_label("relative to 3 keys you chose").is_checked()
             assert page.evaluate("Array.from(document.getElementById('plot-y').data[2].x)") != before
             page.screenshot(path=SCREENSHOTS / "live.png", full_page=True)
             require_accessible(page)
-            page.get_by_label("keys, one a line").fill("water\nno such key")
-            page.get_by_role("button", name="Look").click()
+            page.get_by_label("keys, one per line").fill("water\nno such key")
+            page.get_by_role("button", name="Apply").click()
             page.wait_for_selector("#trouble:not([hidden])")
             assert "unknown key 'no such key'" in page.locator("#trouble").inner_text()
         finally:
