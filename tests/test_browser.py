@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from kedge import AnchorDiscovery, Embeddings
-from kedge.report import Explorer, GoldComparison, serve, write_report
+from kedge.report import Explorer, GoldComparison, serve, write_comparison, write_report
 from kedge.spaces.pairs import read_table
-from kedge.tasks import Truth, evaluate, gold_by_key, rehearse, search
+from kedge.tasks import Truth, compare_runs, evaluate, gold_by_key, rehearse, search
 
 SCREENSHOTS = Path(os.environ.get("KEDGE_SCREENSHOTS", Path(__file__).parents[1] / "build" / "screenshots"))
 FLAGS = [
@@ -659,3 +659,16 @@ def test_live_any_key_and_other_anchors(visit, fitted, words):
             assert "unknown key 'no such key'" in page.locator("#trouble").inner_text()
         finally:
             server.shutdown()
+
+
+@pytest.mark.thorough
+def test_names_of_compared_runs_stay_whole_on_a_phone(browser, fitted, tmp_path):
+    write_comparison(tmp_path / "page.html", compare_runs({"runs/15-seeds": fitted, "runs/no-seeds": fitted}))
+    page = browser.new_page(viewport=NARROW)
+    page.goto((tmp_path / "page.html").as_uri())
+    for table in (".runs", ".matrix"):
+        names = page.locator(f"{table} tbody th bdi")
+        assert names.all_inner_texts() == ["runs/15-seeds", "runs/no-seeds"]
+        assert names.evaluate_all("(names) => names.map((name) => name.getClientRects().length)") == [1, 1]
+    assert page.evaluate("document.documentElement.scrollWidth") == NARROW["width"]
+    page.close()
