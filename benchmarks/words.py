@@ -21,8 +21,8 @@ from pathlib import Path
 
 import numpy as np
 
-from kedge.experiments.pairs_of_spaces import WORD_PAIRS, draw_task, load_pair
 from kedge.spaces import write_embeddings, write_table
+from paper.pairs_of_spaces import WORD_PAIRS, draw_task, load_pair
 from setting import add_data_option
 
 ROWS = ("GT", "Seed", "Found", "Snapped", "Shared")

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kedge.errors import InputError
-from kedge.experiments.encoding import EncodingPlace, encode_all, with_vectors
-from kedge.experiments.stitching import Side, StitchingTask
 from kedge.spaces.encoders.texts import read_lines
+from paper.encoding import EncodingPlace, encode_all, with_vectors
+from paper.stitching import Side, StitchingTask
 
 # Parallel sentences that anchors are drawn from: enough for every random state, few enough to encode by a large model.
 _SENTENCES = 3000
