@@ -42,7 +42,7 @@ class _Parser(argparse.ArgumentParser):
 
     def _match_arguments_partial(self, actions: Sequence[argparse.Action], arg_strings_pattern: str) -> list[int]:
         """Do not take an optional name for missing while names may follow an option; later Pythons do so themselves."""
-        counts: list[int] = super()._match_arguments_partial(actions, arg_strings_pattern)  # type: ignore[misc]
+        counts: list[int] = super()._match_arguments_partial(actions, arg_strings_pattern)
         while counts and not counts[-1] and "A" in arg_strings_pattern[sum(counts) :]:
             counts.pop()
         return counts
@@ -85,7 +85,8 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"kedge {__version__}")
     add_completion(parser)
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=_Parser)
+    parser._positionals.title = "commands"  # above the options, unlike a group that is added
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
     for modules in GROUPS.values():
         for module in modules:
             module.add_parser(commands)

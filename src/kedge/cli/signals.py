@@ -27,7 +27,7 @@ _KEPT: list[object] = []
 
 
 def answer_signals(handler: Callable[[int, FrameType | None], object]) -> None:
-    """From now on Ctrl-C and SIGTERM call `handler`; Ctrl-C not where it is ignored, as in the background of a script."""
+    """From now on Ctrl-C and SIGTERM call `handler`; Ctrl-C not where it is ignored, as in a script's background."""
     signal.signal(signal.SIGTERM, handler)
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, handler)
@@ -40,7 +40,7 @@ def exit_at_once(*_: object) -> NoReturn:
 
 
 def raise_interrupts() -> None:
-    """From now on Ctrl-C and SIGTERM raise `KeyboardInterrupt`; inside an import the first of them waits for its end."""
+    """From now on Ctrl-C and SIGTERM raise `KeyboardInterrupt`; inside an import the first one waits for its end."""
     if not hasattr(signal, "setitimer"):  # Windows
         answer_signals(_raise)
         return

@@ -32,18 +32,16 @@ def add_parser(commands: Any) -> None:
   kedge migrate chroma:DB#docs chroma:DB#docs-new --run RUN --resume        after an interruption
   kedge migrate pgvector:postgresql://HOST/DB#docs.old pgvector:postgresql://HOST/DB#docs.new --run RUN --back
 
-The source is never changed, and a target that already exists is not replaced. Vectors of RUN's X are translated into its
-Y, with --back those of Y into X. Exit code 3 means that the target does not hold what it should, and says how much; rows that
-were added to the source meanwhile are brought over by --resume.""",
+The source is never changed, and a target that already exists is not replaced. Vectors of RUN's X are translated into
+its Y, with --back those of Y into X. Exit code 3 means that the target does not hold what it should, and a line says
+how much is missing; rows that were added to the source meanwhile are brought over by --resume.""",
     )
     parser.add_argument("source", metavar="SOURCE", type=space_name, help=f"store (see `kedge stores`), or {FORMATS}")
     add_target(parser, "target", "new store, of the same kind or another")
     parser.add_argument(
         "--run", dest="run_folder", metavar="RUN", type=Path, required=True, help="from `kedge discover`"
     )
-    parser.add_argument(
-        "--back", action="store_true", help="the store holds vectors of Y, translate them into X's space"
-    )
+    parser.add_argument("--back", action="store_true", help="the store holds vectors of Y: translate them into X")
     parser.add_argument(
         "--scale",
         choices=("unit", "raw"),
@@ -57,12 +55,8 @@ were added to the source meanwhile are brought over by --resume.""",
     )
     parser.add_argument("--batch", metavar="N", type=positive, default=1000, help="rows translated at once (1000)")
     parser.add_argument("--from-model", metavar="NAME", help="model of the store's vectors (the name in RUN)")
-    parser.add_argument(
-        "--to-model", metavar="NAME", help="model of the space they are translated into (the name in RUN)"
-    )
-    parser.add_argument(
-        "--ignore-verdict", action="store_true", help="go ahead although the verdict on the map of RUN is failed"
-    )
+    parser.add_argument("--to-model", metavar="NAME", help="model whose vectors they become (the name in RUN)")
+    parser.add_argument("--ignore-verdict", action="store_true", help="go ahead although the map of RUN is failed")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -118,9 +112,8 @@ def _require_ok(discovery: AnchorDiscovery, *, ignore_verdict: bool) -> None:
     if answer.verdict == "ok" or ignore_verdict:
         return
     if answer.verdict == "failed":
-        raise InputError(
-            f"--run: its map is failed ({answer.reason}) {answer.advice} Or go ahead with --ignore-verdict."
-        )
+        advice = f"{answer.advice} Or go ahead with --ignore-verdict."
+        raise InputError(f"--run: the verdict on its map is failed ({answer.reason}) {advice}")
     note(f"the map of the run is uncertain: {answer.reason} Rehearse it first: kedge rehearse")
 
 

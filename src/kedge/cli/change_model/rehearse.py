@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from kedge.cli.arguments import FORMATS, add_command, add_device, add_limit, add_run, add_spaces, probability
 from kedge.cli.exit_codes import EXIT_NOT_PASSED
@@ -15,7 +15,12 @@ if TYPE_CHECKING:
     from kedge.tasks import Rehearsal
     from kedge.tasks.rehearsal import Judged
 
-_METRICS = {"self-recall-1": "own_1", "self-recall-10": "own_10", "overlap": "overlap", "ndcg": "ndcg"}
+_METRICS: dict[str, Literal["own_1", "own_10", "overlap", "ndcg"]] = {
+    "self-recall-1": "own_1",
+    "self-recall-10": "own_10",
+    "overlap": "overlap",
+    "ndcg": "ndcg",
+}
 _MAX_LETTERS = 32
 
 
@@ -55,8 +60,7 @@ With fewer than 10 known pairs there is only an estimate, from what the discover
         "--fail-under",
         metavar="SHARE",
         type=probability,
-        help="exit with 3 where the metric is below this in one of the directions; its value counts, not the end of its "
-        "interval",
+        help="exit with 3 where the metric is below this in one of the directions; its value counts, not its interval",
     )
     parser.add_argument(
         "--metric",

@@ -15,7 +15,7 @@ def add_parser(commands: Any) -> None:
         commands,
         "convert",
         run,
-        "convert vectors to another format, or keep some of them",
+        "convert vectors to another format, or some of them",
         "Convert a file of vectors to another format, or keep part of it.",
         """  kedge convert GoogleNews-vectors-negative300.bin words.safetensors --limit 200000
   kedge convert wiki.vec.gz some.npz --keys words.txt

@@ -30,7 +30,7 @@ def add_parser(commands: Any) -> None:
         commands,
         "check",
         run,
-        "say whether two files can be aligned, and with how many seeds",
+        "can two files be aligned, and with how many seeds?",
         "Say whether two files look alignable, and how many seeds are advisable.",
         """  kedge check x.vec y.npz
   kedge check en.vec fr.vec --limit 5000 --json

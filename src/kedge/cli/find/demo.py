@@ -35,9 +35,7 @@ def add_parser(commands: Any) -> None:
 
 An earlier demo in the folder is replaced; a folder with anything else in it is left alone.""",
     )
-    parser.add_argument(
-        "-o", "--out", metavar="DIR", type=Path, default=Path("kedge-demo"), help="folder to write (kedge-demo)"
-    )
+    parser.add_argument("-o", "--out", metavar="DIR", type=Path, default=Path("kedge-demo"), help="folder (kedge-demo)")
     add_random_state(parser)
     add_device(parser)
 
@@ -62,9 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     out: Path = arguments.out
     if out.is_file() or (out.is_dir() and not {path.name for path in out.iterdir()} <= {*_FILES, *_MADE}):
-        raise InputError(
-            f"{out}: already exists, and holds other things than an earlier demo; choose another name with --out"
-        )
+        raise InputError(f"{out}: already exists and is no earlier demo; choose another name with --out")
     out.parent.mkdir(parents=True, exist_ok=True)  # now, not after the work
     x, y = load_demo_words()
     chance = np.random.default_rng(arguments.random_state)

@@ -56,6 +56,7 @@ What a discovery has reached is kept in RUN.checkpoint until RUN is written; --o
 Two questions are answered: is the map right, and are the pairs right? Exit code 3: RUN is written, but the answer that
 was asked for (see --require) is not ok.""",
     )
+    parser.usage = "kedge discover X Y [--seeds FILE] -o RUN [options]"
     add_spaces(parser)
     _add_common(parser)
     _add_advanced(parser.add_argument_group("advanced"))

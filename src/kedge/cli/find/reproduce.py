@@ -24,7 +24,7 @@ def add_parser(commands: Any) -> None:
     experiments = add_command_group(
         commands,
         "reproduce",
-        "run one of the paper's experiments, its figures beside ours",
+        "run one of the paper's experiments",
         "Run one of the paper's experiments and print our figures beside the published ones. "
         "A run that was stopped goes on where it was; tables and figures of an earlier one in --out are replaced. "
         "Works from a checkout of the source, which has the experiments in benchmarks/paper.",
@@ -111,7 +111,7 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         type=Path,
         default=Path("kedge-reproduce"),
-        help="folder to write (kedge-reproduce)",
+        help="folder (kedge-reproduce)",
     )
     parser.add_argument("--limit", type=positive, metavar="N", help="only the first N rows or texts, for a quick look")
     parser.add_argument(

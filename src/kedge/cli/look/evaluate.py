@@ -50,9 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
         counts = {"pairs": len(gold.pairs), "skipped": gold.skipped, "queries": evaluation.gold_used}
         print_json({"gold": counts} | as_json(evaluation, discovery.health_))
     else:
-        print_line(
-            f"gold: {describe_pairs(gold)}; searched for: partners of {evaluation.gold_used} rows of X that are in no seed"
-        )
+        searched = f"partners of {evaluation.gold_used} rows of X that are in no seed"
+        print_line(f"gold: {describe_pairs(gold)}; searched for: {searched}")
         print_evaluation(evaluation, discovery.health_, searching=True)
     return 0
 
