@@ -5,11 +5,11 @@ Little is imported up here: until `entry_point` begins, it is Python that answer
 
 from __future__ import annotations
 
+import atexit
 import errno
 import os
+import signal
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NoReturn
 
 from kedge.cli.exit_codes import EXIT_BAD_INPUT, EXIT_INTERRUPTED
 from kedge.cli.signals import (
@@ -21,8 +21,11 @@ from kedge.cli.signals import (
     was_interrupted,
 )
 
+TYPE_CHECKING = False  # not from typing, which takes long enough to be interrupted
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
+    from typing import NoReturn
 
 _DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -44,6 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def entry_point() -> NoReturn:
     """What the `kedge` script calls: `main`, with an answer to signals from beginning to end."""
     answer_signals(exit_at_once)
+    atexit.register(answer_signals, signal.SIG_IGN)  # called last: after it, Python would die of a signal
     # Threads that wait for each other sleep. Spinning is no quicker, and where others use the same cores, much slower.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from kedge.cli.parser import build_parser
@@ -53,13 +57,13 @@ def entry_point() -> NoReturn:
     try:
         raise_interrupts()
         code = _run(parsed)
+        answer_signals(lambda *_: os._exit(code))  # all is done; Python itself takes a moment to end
     except BaseException as error:
         answer_signals(exit_at_once)
         if not was_interrupted(error):
             raise
         # Not by sys.exit: Python dies of the signal, whatever is returned, if that arrived inside an eval().
         exit_at_once()
-    answer_signals(lambda *_: os._exit(code))  # all is done; Python itself takes a moment to end
     sys.exit(code)
 
 

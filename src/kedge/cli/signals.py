@@ -12,11 +12,14 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable
-from types import FrameType
-from typing import Any, NoReturn
 
 from kedge.cli.exit_codes import EXIT_BAD_INPUT, EXIT_INTERRUPTED
+
+TYPE_CHECKING = False  # not from typing, which takes long enough to be interrupted
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+    from typing import Any, NoReturn
 
 INTERRUPTED = "kedge: interrupted; nothing half-written is left"
 
@@ -26,8 +29,10 @@ _WAIT_SECONDS = 0.02
 _KEPT: list[object] = []
 
 
-def answer_signals(handler: Callable[[int, FrameType | None], object]) -> None:
+def answer_signals(handler: Callable[[int, FrameType | None], object] | signal.Handlers) -> None:
     """From now on Ctrl-C and SIGTERM call `handler`; Ctrl-C not where it is ignored, as in a script's background."""
+    if hasattr(signal, "setitimer"):
+        signal.setitimer(signal.ITIMER_REAL, 0)  # one that waits for the end of an import has waited long enough
     signal.signal(signal.SIGTERM, handler)
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, handler)
