@@ -290,10 +290,10 @@ def test_compare_refuses(folders, tmp_path, capsys):
     assert "name each once" in capsys.readouterr().err
     assert main(["compare", one, str(tmp_path)]) == 2
     assert "is no run folder" in capsys.readouterr().err
-    assert main(["compare", one, two, "--page", str(tmp_path / "page.txt")]) == 2
+    assert main(["compare", one, two, "-o", str(tmp_path / "page.txt")]) == 2
     assert "give it the suffix .html" in capsys.readouterr().err
     (tmp_path / "page.html").write_text("mine")
-    assert main(["compare", one, two, "--page", str(tmp_path / "page.html")]) == 2
+    assert main(["compare", one, two, "-o", str(tmp_path / "page.html")]) == 2
     assert "is there already" in capsys.readouterr().err
     assert (tmp_path / "page.html").read_text() == "mine"
 
@@ -315,9 +315,9 @@ def test_the_page_needs_nothing_and_escapes_everything(run, tmp_path):
 
 def test_the_command_line_writes_the_page(folders, tmp_path, capsys):
     page = tmp_path / "page.html"
-    assert main(["compare", *folders, "--page", str(page), "--gold", "keys"]) == 2  # X and Y share no key
+    assert main(["compare", *folders, "-o", str(page), "--gold", "keys"]) == 2  # X and Y share no key
     assert not page.exists()
-    assert main(["compare", *folders, "--page", str(page)]) == 0
+    assert main(["compare", *folders, "-o", str(page)]) == 0
     assert f"page: {page}" in capsys.readouterr().out
     text = page.read_text()
     for told in ("Which of 3 runs to trust?", "Where they differ", "118 the same", "was read from another file"):

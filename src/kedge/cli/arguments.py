@@ -84,11 +84,18 @@ def add_output(parser: argparse.ArgumentParser, *, stores: bool = True) -> None:
     add_overwrite(parser)
 
 
+class _SetIfGiven(argparse.Action):
+    """Leaves alone what another option has set, where no name is given here."""
+
+    def __call__(self, _: argparse.ArgumentParser, namespace: argparse.Namespace, value: Any, *__: Any) -> None:
+        if value is not None:
+            setattr(namespace, self.dest, value)
+
+
 def add_target(parser: argparse.ArgumentParser, name: str, purpose: str) -> None:
     """What a command writes that names it after its input, as `cp` does; -o does as well."""
     group = parser.add_mutually_exclusive_group(required=True)
-    # Nothing by default: it would replace what -o has set.
-    group.add_argument(name, metavar=name.upper(), type=space_name, nargs="?", default=argparse.SUPPRESS, help=purpose)
+    group.add_argument(name, metavar=name.upper(), type=space_name, nargs="?", action=_SetIfGiven, help=purpose)
     group.add_argument("-o", "--out", dest=name, metavar=name.upper(), type=space_name, help="the same")
 
 
