@@ -355,7 +355,7 @@ def test_the_script_is_valid_and_knows_every_command(shell, completions, capsys)
     ("words", "completed"),
     [
         (["disc"], ["discover"]),
-        (["discover", "--seed"], ["--seed-format", "--seeds"]),
+        (["discover", "--seed"], ["--seeds", "--seed-format"]),
         (["discover", "--method", ""], ["alternate", "paper"]),
         (["encode", ""], ["images", "text"]),
         (["info", "wor"], ["words.npz"]),
