@@ -247,7 +247,7 @@ def test_compare_as_json(folders, capsys):
     assert main(["compare", *folders, "--json", "--examples", "1"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert set(told) == {
-        "trust", "runs", "between", "agreed", "disputed", "settings", "remarks", "page",
+        "trust", "runs", "between", "agreed", "disputed", "settings", "remarks", "out",
     }  # fmt: skip
     assert told["trust"]["run"] == folders[0]
     assert told["trust"]["for"] == "pairs"
@@ -275,11 +275,11 @@ def test_compare_with_the_truth(folders, tmp_path, capsys):
     assert "precision  recall" in out.out
 
 
-def test_compare_says_where_none_is_to_be_trusted(run, folders, tmp_path, capsys):
+def test_compare_says_where_none_can_be_trusted(run, folders, tmp_path, capsys):
     other = judged(run, "uncertain", "failed")
     other.save(tmp_path / "uncertain")
     assert main(["compare", folders[2], str(tmp_path / "uncertain")]) == 3
-    assert "No run is to be trusted. No run found a map that is right" in capsys.readouterr().out
+    assert "No run can be trusted. No run found a map that is right" in capsys.readouterr().out
 
 
 def test_compare_refuses(folders, tmp_path, capsys):
@@ -294,7 +294,7 @@ def test_compare_refuses(folders, tmp_path, capsys):
     assert "give it the suffix .html" in capsys.readouterr().err
     (tmp_path / "page.html").write_text("mine")
     assert main(["compare", one, two, "-o", str(tmp_path / "page.html")]) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
     assert (tmp_path / "page.html").read_text() == "mine"
 
 

@@ -111,7 +111,7 @@ def test_a_map_that_is_not_right_carries_nothing(words, run_files, shop, tmp_pat
     described["health"]["map"] |= {"verdict": "failed", "score": 0.0}
     (folder / "run.json").write_text(json.dumps(described))
     assert run("migrate", shop, f"parquet:{tmp_path / 'new'}", "--run", folder) == 2
-    assert "its map is not right" in capsys.readouterr().err
+    assert "the verdict on its map is failed" in capsys.readouterr().err
     assert run("migrate", shop, f"parquet:{tmp_path / 'new'}", "--run", folder, "--ignore-verdict") == 0
 
 
@@ -146,7 +146,7 @@ def test_a_killed_migration_is_resumed(words, run_files, tmp_path, capsys):
     np.testing.assert_allclose(found / np.linalg.norm(found, axis=1, keepdims=True), expected, atol=1e-5)
 
 
-def test_every_verb_takes_an_address(shop, run_files, small_files, tmp_path, capsys):
+def test_every_command_takes_an_address(shop, run_files, small_files, tmp_path, capsys):
     assert run("info", shop) == 0
     assert "500 rows, 300 dimensions" in capsys.readouterr().out
     assert run("convert", shop, tmp_path / "words.npz") == 0
@@ -161,7 +161,7 @@ def test_every_verb_takes_an_address(shop, run_files, small_files, tmp_path, cap
     assert (inputs["x"]["file"], inputs["x"]["rows"]) == (small, 120)
     assert len(inputs["x"]["sha256"]) == 64
     assert run("convert", shop, f"parquet:{tmp_path / 'again'}") == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
 
 
 def test_stores_are_listed(capsys, monkeypatch):

@@ -312,7 +312,7 @@ def test_the_command_prints_both_directions_and_the_worst_kinds(run_files, tmp_p
     assert call(*run_files, "--known", "keys", "--queries", tmp_path / "asked.npz", "--fail-under", "0.9") == 0
     output = capsys.readouterr().out
     lines = output.splitlines()
-    assert lines[0] == "known: 2000 pairs; 15 of them share a row with a seed and are omitted"
+    assert lines[0] == "known: 2000 pairs; 15 of them share a row with a seed and are left out"
     assert lines[1].split() == ["way", "queries", "index", "own@1", "own@10", "overlap@10", "nDCG@10"]
     assert [line.split("  ")[0] for line in lines[2:5]] == [
         "queries across", "index across", "index across, your queries",

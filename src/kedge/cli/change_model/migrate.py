@@ -228,7 +228,7 @@ def _print_result(arguments: argparse.Namespace, result: Migration, target: Stor
     rate = f"{result.rows / max(seconds, 1e-9):.0f} rows per second, checking included"
     print_line(f"{result.written} rows translated into {target.address}{before} ({rate})")
     if result.bad:
-        print_line(f"omitted: {result.bad} rows that do not fit, listed in {arguments.skip_bad}")
+        print_line(f"left out: {result.bad} rows that do not fit, listed in {arguments.skip_bad}")
     if result.complete:
         print_line(f"checked: all ids are there, {result.compared} rows compared and equal")
         return 0

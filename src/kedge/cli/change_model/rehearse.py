@@ -37,7 +37,7 @@ def add_parser(commands: Any) -> None:
   kedge rehearse RUN new.npy old.npy --known keys --fail-under 0.9 --direction queries      exits with 3 below it
 
 X is the new model's space, Y the old one's: the index. Known pairs are rows of both that are the same text; those that
-share a row with a seed are omitted. Texts that were in neither file of the discovery are best. Both directions are
+share a row with a seed are left out. Texts that were in neither file of the discovery are best. Both directions are
 tried:
 queries:         new queries, translated, in the old index; compared with what the old model finds there
 index:           new queries in the known texts' old vectors, translated into the new space; compared with what they
@@ -119,8 +119,8 @@ def print_rehearsal(rehearsal: Rehearsal, known: Gold | None) -> None:
     from kedge.tasks import FIGURE_NAMES, WAY_NAMES
     from kedge.tasks.rehearsal import FEWEST_PAIRS
 
-    omitted = f"; {rehearsal.seeds} of them share a row with a seed and are omitted" if rehearsal.seeds else ""
-    print_line(f"known: {describe_pairs(known) if known else 'no pairs'}{omitted}")
+    left_out = f"; {rehearsal.seeds} of them share a row with a seed and are left out" if rehearsal.seeds else ""
+    print_line(f"known: {describe_pairs(known) if known else 'no pairs'}{left_out}")
     if rehearsal.is_estimate:
         print_line(f"Nothing was measured, which takes {FEWEST_PAIRS} pairs; this is an ", ("ESTIMATE", "bold"), ":")
         if rehearsal.held_out.telling:
