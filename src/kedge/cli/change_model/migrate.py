@@ -83,16 +83,16 @@ def run(arguments: argparse.Namespace) -> int:
         _refuse_twice(about, origin)
         if not target.keeps_payload:
             note(f"{target.address}: keeps ids and vectors only, no payload")
-        carry = _carry(discovery, arguments)
+        translate = _translation(discovery, arguments)
         if arguments.dry_run:
             there = require_free(target, origin, resume=arguments.resume)
-            return _print_plan(arguments, source, about, carry, origin, going_on=there)
+            return _print_plan(arguments, source, about, translate, origin, going_on=there)
         began = time.perf_counter()
         with _bars() as (on_progress, on_check), _bad_rows(arguments.skip_bad) as on_bad:
             result = migrate(
                 source,
                 target,
-                carry,
+                translate,
                 origin,
                 dims,
                 batch_rows=arguments.batch,
@@ -117,7 +117,7 @@ def _require_ok(discovery: AnchorDiscovery, *, ignore_verdict: bool) -> None:
     note(f"the map of the run is uncertain: {answer.reason} Rehearse it first: kedge rehearse")
 
 
-def _carry(discovery: AnchorDiscovery, arguments: argparse.Namespace) -> Carry:
+def _translation(discovery: AnchorDiscovery, arguments: argparse.Namespace) -> Carry:
     translate = discovery.translate_back if arguments.back else discovery.translate
     return partial(translate, scale=arguments.scale)
 
@@ -189,7 +189,7 @@ def _print_plan(
     arguments: argparse.Namespace,
     source: Store,
     about: Description,
-    carry: Carry,
+    translate: Carry,
     origin: dict[str, Any],
     *,
     going_on: bool,
@@ -198,7 +198,7 @@ def _print_plan(
     from kedge.cli.output import print_json, print_line
 
     first = next(source.read(min(arguments.batch, 100)), None)
-    dim = carry(first.vectors[:1]).shape[1] if first is not None and len(first) else None
+    dim = translate(first.vectors[:1]).shape[1] if first is not None and len(first) else None
     plan = {
         "rows": about.rows,
         "dimensions": [about.dim, dim],
