@@ -19,7 +19,7 @@ from scipy.linalg import orthogonal_procrustes
 from sklearn.linear_model import RidgeCV
 
 from kedge import AnchorDiscovery
-from kedge.experiments.pairs_of_spaces import PAIR_NAMES, SpacePair, load_pair
+from paper.pairs_of_spaces import PAIR_NAMES, SpacePair, load_pair
 from setting import add_data_option, describe_machine
 
 ASKED, NEIGHBOURS = 1000, 10

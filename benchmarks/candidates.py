@@ -36,7 +36,6 @@ from torch import Tensor
 
 from growth import write_disturbed
 from kedge.estimators.devices import load_normalised
-from kedge.experiments.pairs_of_spaces import draw_task, load_pair
 from kedge.matching import COLUMNS_OF_A_BIAS, DEFAULT_BUDGET, candidates, find_candidates, hubness, in_halves
 from kedge.matching.candidates import KEPT
 from kedge.matching.clusters import ROWS_IN_A_CLUSTER, Clusters
@@ -44,6 +43,7 @@ from kedge.matching.problem import Problem
 from kedge.solving.alignment import fit_model, read_rows
 from kedge.spaces import read_embeddings
 from kedge.spaces.atomic import atomic_path
+from paper.pairs_of_spaces import draw_task, load_pair
 from setting import add_data_option, describe_machine
 
 PAIRS = {"words": "medium", "images": "vit", "texts": "texts"}

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from kedge import AnchorDiscovery
-from kedge.experiments.pairs_of_spaces import WORD_PAIRS, Task, draw_task, load_pair
+from paper.pairs_of_spaces import WORD_PAIRS, Task, draw_task, load_pair
 from setting import StageClock, add_data_option, describe_machine, forget_peak, peak_megabytes
 
 

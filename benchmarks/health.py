@@ -22,8 +22,8 @@ import torch
 from numpy.typing import NDArray
 
 from kedge import AnchorDiscovery
-from kedge.experiments.pairs_of_spaces import load_pair
 from kedge.tasks import calibration_error, reliability, shared_scores
+from paper.pairs_of_spaces import load_pair
 from setting import add_data_option, add_run_options, run_cases
 
 ROWS = 4000

@@ -18,8 +18,8 @@ import torch
 
 from kedge import AnchorDiscovery, Embeddings
 from kedge.estimators.devices import normalise_rows
-from kedge.experiments.pairs_of_spaces import PAIR_NAMES, load_pair
 from kedge.geometry import center_of, denormalise, moments_of, nearest_rotation, ridge, unit
+from paper.pairs_of_spaces import PAIR_NAMES, load_pair
 from setting import add_data_option, describe_machine
 
 APART, QUERIES, NEIGHBOURS = 2000, 1000, 10

@@ -26,9 +26,9 @@ import numpy as np
 from playwright.sync_api import Browser, sync_playwright
 
 from kedge import AnchorDiscovery, Embeddings, write_embeddings
-from kedge.experiments.pairs_of_spaces import WORD_PAIRS, draw_task, load_pair
 from kedge.report import Explorer
 from kedge.tasks import search
+from paper.pairs_of_spaces import WORD_PAIRS, draw_task, load_pair
 from setting import add_data_option, describe_machine, peak_megabytes
 
 READY = "html[data-ready]"

@@ -16,8 +16,8 @@ from dataclasses import replace
 import numpy as np
 
 from kedge import AnchorDiscovery, PaperSettings, Step
-from kedge.experiments.pairs_of_spaces import draw_task, load_pair
 from kedge.tasks import evaluate, gold_by_key
+from paper.pairs_of_spaces import draw_task, load_pair
 from setting import add_data_option, describe_machine
 
 METHODS = {

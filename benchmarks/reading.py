@@ -22,12 +22,12 @@ from torch import Tensor
 
 from kedge import AnchorDiscovery
 from kedge.estimators.devices import resolve_device
-from kedge.experiments.pairs_of_spaces import PAIR_NAMES, draw_task, load_pair
 from kedge.geometry import unit
 from kedge.matching import DEFAULT_BUDGET, Match, Rows, match_csls
 from kedge.matching.problem import Problem
 from kedge.solving.alignment import fit_map, fit_model, read_rows
 from kedge.tasks import evaluate, gold_by_key
+from paper.pairs_of_spaces import PAIR_NAMES, draw_task, load_pair
 from setting import add_data_option, describe_machine
 
 ROUNDS = 4

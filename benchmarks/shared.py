@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kedge import AnchorDiscovery
-from kedge.experiments.pairs_of_spaces import load_pair
 from kedge.tasks import calibration_error, reliability
+from paper.pairs_of_spaces import load_pair
 from setting import add_data_option, add_run_options, run_cases
 
 MOST, ROWS, UNSEEN = 10_000, 4000, 2000

@@ -13,6 +13,7 @@ from kedge.tasks.rehearsal.outcome import (
     Estimate,
     HeldOut,
     LowestMetric,
+    Metric,
     Rehearsal,
 )
 
@@ -25,6 +26,7 @@ __all__ = [
     "Estimate",
     "HeldOut",
     "LowestMetric",
+    "Metric",
     "QueryCluster",
     "Rehearsal",
     "SearchMetrics",
