@@ -4,7 +4,7 @@
 
 Both spaces hold the same items, 5,000 of them, of which k pairs are known. Asked for are the partners of 1,000 rows
 that are never known, among all 5,000 of Y. Procrustes and ridge (its strength chosen by leaving pairs out) are fitted
-to the known pairs, on rows scaled to unit norm and centerd, as kedge scales them; a row's partner is then the nearest
+to the known pairs, on rows scaled to unit norm and centered, as kedge scales them; a row's partner is then the nearest
 by cosine, or by CSLS, which needs the other rows of X too. Of kedge there is the map, read by cosine, and the match.
 """
 

@@ -91,7 +91,7 @@ def supervised(x: Embeddings, y: Embeddings, known: list[tuple[str, str]], right
 
 
 def normalised(space: Embeddings) -> torch.Tensor:
-    """Unit norm, centerd, unit norm."""
+    """Unit norm, centered, unit norm."""
     rows = torch.from_numpy(np.array(space.vectors))
     return normalise(rows, center_of(rows))
 

@@ -159,7 +159,7 @@ Learn = Callable[[torch.Tensor, torch.Tensor], Callable[[torch.Tensor], torch.Te
 
 
 def known_alone(setting: Setting, learn: Learn) -> Callable[[NDArray[np.float32]], NDArray[np.float32]]:
-    """A translation learned from the known pairs, of unit rows that are centerd by all rows of either space."""
+    """A translation learned from the known pairs, of unit rows that are centered by all rows of either space."""
     x, y = (unit(torch.from_numpy(np.array(space.vectors))) for space in (setting.x, setting.index))
     center_x, center_y = x.mean(dim=0), y.mean(dim=0)
     source = normalise(x[torch.from_numpy(setting.known[:, 0])], center_x)

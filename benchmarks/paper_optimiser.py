@@ -56,7 +56,7 @@ def main() -> None:
     arguments = parser.parse_args()
     machine = describe_machine(arguments.device)
     pair = load_pair(arguments.data, arguments.pair, arguments.words)
-    kind = "only unit norm" if arguments.no_center else "centerd"
+    kind = "only unit norm" if arguments.no_center else "centered"
     print(
         f"{arguments.pair} pair, {len(pair.x)} words, {kind}, {len(arguments.random_states)} random states, {machine}\n"
     )

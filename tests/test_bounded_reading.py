@@ -17,7 +17,7 @@ import pytest
 
 from kedge import Embeddings, InputError, read_embeddings, read_pairs, write_embeddings
 from kedge.cli.main import main
-from kedge.runs.arrays import read_arrays
+from kedge.storage.arrays import read_arrays
 from kedge.spaces import read_key_list, read_labels
 from kedge.spaces.encoders import read_texts
 from kedge.spaces.formats.npy import key_file

@@ -228,7 +228,7 @@ def test_new_vectors_and_kinds_of_anchors(fitted, words):
     translated = fitted.translate(x)
     targets = y.vectors[y.rows(x.keys)]
     nearest = (translated @ (y.vectors / np.linalg.norm(y.vectors, axis=1, keepdims=True)).T).argmax(axis=1)
-    assert np.mean(nearest == y.rows(x.keys)) > 0.9  # in Y's own, uncenterd coordinates
+    assert np.mean(nearest == y.rows(x.keys)) > 0.9  # in Y's own, uncentered coordinates
     assert translated.shape == targets.shape
     with pytest.raises(InputError, match="vectors: has 3 dimensions, X of this run has 300"):
         fitted.translate(np.ones((2, 3)))

@@ -136,10 +136,10 @@ def test_confidence_separates_right_from_wrong(words, word_seeds):
 class Fixed(Judge):
     """A judge of rows that recognise each other as told, and of a map that stands as told."""
 
-    def __init__(self, recognised, standing=None, seeds=15, centerd=True, rows=100, illusion=0.0):
+    def __init__(self, recognised, standing=None, seeds=15, centered=True, rows=100, illusion=0.0):
         space = Rows.shared(torch.eye(rows))
         chosen = torch.arange(seeds)
-        super().__init__(Problem(space, space, chosen, chosen, 2**20, centerd), 0, Journal())
+        super().__init__(Problem(space, space, chosen, chosen, 2**20, centered), 0, Journal())
         self._told = Recognition(recognised * rows, 0.01 * rows, rows, rows), standing
         self.__dict__["_illusion"] = illusion
 
@@ -171,8 +171,8 @@ def test_the_reasons_say_what_was_measured():
 def test_the_advice_fits_what_was_done():
     failed = (0.0, 0.0)
     assert "there were 2, 15 are enough" in Fixed(0.0, failed, seeds=2).judge(None, None).answer.advice
-    assert "Center the spaces" in Fixed(0.0, failed, centerd=False).judge(None, None).answer.advice
-    assert "Center the spaces" in Fixed(0.0, centerd=False, rows=20).judge(None, None).answer.advice
+    assert "Center the spaces" in Fixed(0.0, failed, centered=False).judge(None, None).answer.advice
+    assert "Center the spaces" in Fixed(0.0, centered=False, rows=20).judge(None, None).answer.advice
     assert "check that they are right" in Fixed(0.0, failed).judge(None, None).answer.advice
     assert "whose place you know" in Fixed(0.0, (0.2, 0.2)).judge(None, None).answer.advice
 

@@ -17,7 +17,7 @@ EPSILON, ROUNDS = 0.03, 4
 
 def problem_of(x, y, seeds) -> Problem:
     pairs = torch.tensor(seeds, dtype=torch.int64).reshape(-1, 2).T
-    return Problem(Rows.shared(x), Rows.shared(y), pairs[0], pairs[1], DEFAULT_BUDGET, centerd=False)
+    return Problem(Rows.shared(x), Rows.shared(y), pairs[0], pairs[1], DEFAULT_BUDGET, centered=False)
 
 
 def by_stored_plans(problem: Problem, start: torch.Tensor) -> torch.Tensor:

@@ -77,7 +77,7 @@ def _space_lines(described: dict[str, Any]) -> list[tuple[str, str]]:
         ("file", described["file"]),
         ("size", f"{described['rows']} rows, {described['dimensions']} dimensions"),
         ("norms", f"{norms['least']:.3g} to {norms['greatest']:.3g}, mean {norms['mean']:.3g}"),
-        ("center", f"length {described['center_length']:.3f} of unit vectors (0: centerd; 1: all alike)"),
+        ("center", f"length {described['center_length']:.3f} of unit vectors (0: centered; 1: all alike)"),
         ("first keys", ", ".join(described["first_keys"])),
     ]
 

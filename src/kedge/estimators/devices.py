@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import mmap
-import os
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -13,7 +12,7 @@ from torch import Tensor
 
 from kedge.errors import InputError
 from kedge.geometry import center_of, normalise, unit
-from kedge.matching import Rows, processes
+from kedge.matching import row_pieces
 
 # Rows that travel at once: a memory-mapped file is never copied whole in its raw form.
 _ROWS = 65_536
@@ -23,14 +22,10 @@ def resolve_device(name: str) -> torch.device:
     """The torch device for a name; "auto" takes a CUDA GPU where there is one."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
-    if name == "cuda" and torch.cuda.is_available() and "LOCAL_RANK" in os.environ:  # started by torchrun
-        return torch.device("cuda", int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
     try:
         device = torch.device(name)
     except RuntimeError as error:
         raise InputError(f"device must be 'auto', 'cpu', 'cuda' or 'cuda:N', got {name!r}") from error
-    if device.index is not None and int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise InputError(f"device {name!r} was asked for by several processes; say 'cuda', and each takes its own")
     if device.type == "cuda" and not torch.cuda.is_available():
         raise InputError(f"device {name!r} was asked for, but torch {torch.__version__} sees no CUDA GPU; use 'cpu'")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
@@ -41,35 +36,32 @@ def resolve_device(name: str) -> torch.device:
 
 
 class Loaded(NamedTuple):
-    """Unit rows (n, d) on a device, the center (d,) taken off them, if any, and the mean length they had."""
+    """Unit rows (n, d) on a device, the center (d,) subtracted from them, if any, and the mean length they had."""
 
-    rows: Rows
+    rows: Tensor
     center: Tensor | None
-    length: float
+    mean_norm: float
 
 
 def load_normalised(
     vectors: NDArray[np.float32], device: torch.device, *, center: bool, dtype: torch.dtype = torch.float32
 ) -> Loaded:
-    """Read and normalise the rows of a space, and hold them in a precision; several processes each have their share."""
-    here = processes()
-    own = vectors[here.share(len(vectors))]
-    loaded = torch.empty(own.shape, dtype=dtype, device=device)
+    """Read and normalise the rows (n, d) of a space, and hold them in a precision."""
+    loaded = torch.empty(vectors.shape, dtype=dtype, device=device)
     lengths = torch.zeros((), dtype=torch.float64, device=device)
-    for begin in range(0, len(own), _ROWS):
+    for begin in range(0, len(vectors), _ROWS):
         # A copy: a memory map may be read-only.
-        block = torch.from_numpy(np.array(own[begin : begin + _ROWS], dtype=np.float32)).to(device)
+        block = torch.from_numpy(np.array(vectors[begin : begin + _ROWS], dtype=np.float32)).to(device)
         lengths += block.double().norm(dim=1).sum()
         loaded[begin : begin + len(block)] = unit(block)
     _forget_pages(vectors)
-    rows = Rows.divided(loaded, len(vectors))
-    length = float(here.sum(lengths)) / len(vectors)
+    mean_norm = float(lengths) / len(vectors)
     if not center:
-        return Loaded(rows, None, length)
-    middle = (here.sum(center_of(loaded).double() * len(loaded)) / len(vectors)).float()
+        return Loaded(loaded, None, mean_norm)
+    middle = center_of(loaded)
     for begin in range(0, len(loaded), _ROWS):
         loaded[begin : begin + _ROWS] = normalise(loaded[begin : begin + _ROWS].float(), middle)
-    return Loaded(rows, middle, length)
+    return Loaded(loaded, middle, mean_norm)
 
 
 def _forget_pages(vectors: NDArray[np.float32]) -> None:
@@ -82,19 +74,11 @@ def _forget_pages(vectors: NDArray[np.float32]) -> None:
         base.madvise(mmap.MADV_DONTNEED)
 
 
-def refuse_one_direction(rows: Rows, name: str) -> None:
+def refuse_one_direction(rows: Tensor, name: str) -> None:
     """Raise an `InputError` where all rows (n, d) of a space are the same."""
-    first = rows.take(torch.zeros(1, dtype=torch.int64, device=rows.device))
-    others = sum((piece != first).any(dim=1).sum() for piece in rows.pieces())
-    if not int(processes().sum(torch.as_tensor(others))):
-        raise InputError(f"{name}: all rows point the same way, so that nothing tells them apart")
-
-
-def normalise_rows(vectors: NDArray[np.float32], center: NDArray[np.float32] | None) -> NDArray[np.float32]:
-    """New rows (k, d) normalised as the fitted ones were, whose center (d,) this is."""
-    # A copy: torch wants writable memory and the vectors may be a read-only map.
-    loaded = torch.from_numpy(np.array(vectors, dtype=np.float32))
-    return to_numpy(normalise(loaded, None if center is None else torch.from_numpy(center)))
+    first = rows[:1].float()
+    if not any(bool((piece != first).any()) for piece in row_pieces(rows)):
+        raise InputError(f"{name}: all rows point the same way, so that nothing distinguishes them")
 
 
 @overload

@@ -38,11 +38,11 @@ def lay_out(discovery: AnchorDiscovery, x: Embeddings, y: Embeddings, random_sta
     else:
         perplexity = min(_PERPLEXITY, (len(rows) - 1) / 3)
         fitted = TSNE(perplexity=perplexity, n_jobs=-1, random_state=random_state).fit(rows)
-        places = _centerd(np.asarray(fitted, dtype=np.float32))
+        places = _centered(np.asarray(fitted, dtype=np.float32))
     return places[: len(x)], places[len(x) :]
 
 
-def _centerd(places: NDArray[np.float32]) -> NDArray[np.float32]:
+def _centered(places: NDArray[np.float32]) -> NDArray[np.float32]:
     """Places with the middle of their extent at the origin, so that they fill the picture."""
     middle = (places.min(axis=0) + places.max(axis=0)) / 2
     return places - middle
