@@ -16,7 +16,11 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from kedge.errors import InputError, KedgeError
     from kedge.estimators import AnchorDiscovery, KnownAnchors, load
+    from kedge.estimators.judge_map import judge
     from kedge.judging.health import Health
+    from kedge.models.side import Side
+    from kedge.models.translator import Translator
+    from kedge.runs.translators import load_translator
     from kedge.solving.paper import PaperSettings
     from kedge.solving.schedule import Schedule
     from kedge.solving.steps import Step
@@ -37,7 +41,11 @@ _HOME = {
     "Step": "kedge.solving.steps",
     "StitchScores": "kedge.tasks",
     "Stitcher": "kedge.tasks",
+    "Side": "kedge.models.side",
+    "Translator": "kedge.models.translator",
+    "judge": "kedge.estimators.judge_map",
     "load": "kedge.estimators",
+    "load_translator": "kedge.runs.translators",
     "read_embeddings": "kedge.spaces",
     "read_pairs": "kedge.spaces",
     "rehearse": "kedge.tasks",
@@ -56,11 +64,15 @@ __all__ = [
     "Rehearsal",
     "RetrievalScores",
     "Schedule",
+    "Side",
     "Step",
     "StitchScores",
     "Stitcher",
+    "Translator",
     "__version__",
+    "judge",
     "load",
+    "load_translator",
     "read_embeddings",
     "read_pairs",
     "rehearse",

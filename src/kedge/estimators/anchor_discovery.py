@@ -313,7 +313,7 @@ class AnchorDiscovery(FittedDiscovery):
             if self.schedule:
                 schedules = (self.schedule if strength is None else replace(self.schedule, whitening=strength),)
             alignment = solve(problem, schedules, judge, generator, log, disjoint=self.disjoint)
-        return alignment, judge.score(problem, alignment.match)
+        return alignment, judge.judge(problem, alignment.match)
 
     def _learn(self, problem: Problem, anchors: Tensor, alignment: Alignment, findings: Findings) -> None:
         """Set the learned attributes that concern both sides, as NumPy arrays."""

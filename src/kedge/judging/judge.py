@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from kedge.judging.chance import SAMPLE, Ground, Rival
-from kedge.judging.health import UNCERTAIN, Answer, sentence, verdict_of
+from kedge.judging.health import UNCERTAIN, Answer, Verdict, sentence, verdict_of
 from kedge.judging.recognition import MIN_ROWS, Choices, Recognition, count_recognised, probable_rows
 from kedge.matching import Comparison, Match, Problem
 from kedge.models.cross_fitting import cross_fitted
@@ -60,9 +60,24 @@ class Judgement:
     agreement: float | None
 
     @property
-    def value(self) -> float:
-        """The score, from 0 to 1."""
+    def verdict(self) -> Verdict:
+        """Whether it is "ok", "uncertain" or "failed"."""
+        return self.answer.verdict
+
+    @property
+    def score(self) -> float:
+        """How good it is, from 0 to 1."""
         return self.answer.score
+
+    @property
+    def reason(self) -> str:
+        """What the verdict rests on, in a sentence."""
+        return self.answer.reason
+
+    @property
+    def advice(self) -> str:
+        """What to do next."""
+        return self.answer.advice
 
     @property
     def ok(self) -> bool:
@@ -107,7 +122,7 @@ class LabelFreeJudge:
         self._disjoint = disjoint
         self._last: tuple[Match, Judgement] | None = None
 
-    def score(self, problem: Problem, match: Match) -> Judgement:
+    def judge(self, problem: Problem, match: Match) -> Judgement:
         """Whether the map is right that a match implies, of all rows or of a part of them."""
         if self._last is None or self._last[0] is not match:
             self._last = match, self._judge(problem, match)

@@ -25,12 +25,12 @@ class Alignment:
     candidates: Candidates | None = None
 
 
-class Score(Protocol):
+class Opinion(Protocol):
     """How good a match is."""
 
     @property
-    def value(self) -> float:
-        """From 0 to 1."""
+    def score(self) -> float:
+        """How good it is, from 0 to 1."""
 
     @property
     def ok(self) -> bool:
@@ -48,7 +48,7 @@ class Score(Protocol):
 class Judge(Protocol):
     """What a method is told by; anything that does this can take its place."""
 
-    def score(self, problem: Problem, match: Match) -> Score:
+    def judge(self, problem: Problem, match: Match) -> Opinion:
         """How good a match of a problem, or of a part of it, is."""
 
     def probable(self, compared: Comparison, match: Match) -> Tensor:

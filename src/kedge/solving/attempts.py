@@ -22,7 +22,7 @@ from kedge.geometry import nearest_rotation, unit
 from kedge.matching import CosineReading, Match, Problem, Reading, draw_rows, nearest_of
 from kedge.models.maps.choosing import ENOUGH_KNOWN
 from kedge.models.pairs import fit_model, known_and_found, pair_moments
-from kedge.solving.alignment import Alignment, Judge, Score
+from kedge.solving.alignment import Alignment, Judge, Opinion
 from kedge.solving.annealing import anneal, leading_axes
 from kedge.solving.finishing import Finished, finish, finish_softly
 from kedge.solving.sampling import dense_sample
@@ -77,9 +77,9 @@ def solve(
         part = _to_finish_on(problem, some_x, reading)
         rounds = min(_ROUNDS_TO_JUDGE, schedule.finish_rounds)
         finished = within.once("finished", Finished, partial(finish, part, reading, rounds, judge, within))
-        score = judge.score(part, finished.match)
-        within.aside().report("health", number, len(schedules), score=score.value)
-        attempts.append(_Attempt(part, finished, score, schedule, within))
+        opinion = judge.judge(part, finished.match)
+        within.aside().report("health", number, len(schedules), score=opinion.score)
+        attempts.append(_Attempt(part, finished, opinion, schedule, within))
     return _finish_best(problem, max(attempts, key=_rank), judge, generator, disjoint=disjoint)
 
 
@@ -87,14 +87,14 @@ def _finish_best(
     problem: Problem, chosen: _Attempt, judge: Judge, generator: torch.Generator, *, disjoint: bool
 ) -> Alignment:
     """Finish the chosen attempt to the end: on its own rows, then softly, or on all rows."""
-    part, best, recognised, log = chosen.part, chosen.finished, chosen.score.recognised, chosen.log
+    part, best, recognised, log = chosen.part, chosen.finished, chosen.opinion.recognised, chosen.log
     rounds_left = chosen.schedule.finish_rounds - _ROUNDS_TO_JUDGE
     if not best.settled and rounds_left > 0:
         reading = fit_model(part, *known_and_found(part, best.match))
         share = best.match.mutual_share
         further = partial(finish, part, reading, rounds_left, judge, log, share_before=share)
         best = log.once("further", Finished, further)
-        recognised = judge.score(part, best.match).recognised
+        recognised = judge.judge(part, best.match).recognised
     if disjoint or (recognised < _FEW_RECOGNISED and not _knows_enough(problem)):
         sample = problem.sample(SOFT_ROWS, generator)
         rotation = _rotation_of(part, best.match)
@@ -129,7 +129,7 @@ class _Attempt(NamedTuple):
 
     part: Problem
     finished: Finished
-    score: Score
+    opinion: Opinion
     schedule: Schedule
     log: Log
 
@@ -144,18 +144,18 @@ def _knows_enough(problem: Problem) -> bool:
 def _worth_trying(schedule: Schedule, attempts: Sequence[_Attempt]) -> bool:
     """Whether an attempt may still gain something over those made before."""
     best = max(attempts, key=_rank, default=None)
-    if best is None or not best.score.ok:
+    if best is None or not best.opinion.ok:
         return True
-    if not best.score.significant:  # by and large, but no row recognises another: a slower way may
-        return best.score.value < _GOOD
+    if not best.opinion.significant:  # by and large, but no row recognises another: a slower way may
+        return best.opinion.score < _GOOD
     # On whitened spaces what has just worked may work better.
     twin = schedule.whitening > 0 and replace(schedule, whitening=0.0) == best.schedule
-    return twin and best.score.value < _SURE
+    return twin and best.opinion.score < _SURE
 
 
 def _rank(attempt: _Attempt) -> tuple[bool, float]:
     """Attempts after which rows recognise each other come before all others."""
-    return attempt.score.significant, attempt.score.value
+    return attempt.opinion.significant, attempt.opinion.score
 
 
 @dataclass(frozen=True)
