@@ -16,10 +16,18 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from kedge import Step
 from kedge.estimators.devices import resolve_device
+from kedge.spaces.atomic import atomic_path
+
+
+def new_parser(description: str | None) -> argparse.ArgumentParser:
+    """A parser whose help is the description as it stands."""
+    return argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
 
 
 def add_data_option(parser: argparse.ArgumentParser) -> None:
@@ -66,6 +74,36 @@ def read_results(kind: type, path: Path) -> dict[Any, dict[str, Any]]:
     """What an earlier call wrote of cases of that kind."""
     lines = map(json.loads, path.read_text().splitlines())
     return {kind(*(line[field.name] for field in fields(kind))): line for line in lines}
+
+
+def write_json(path: Path, results: Any) -> None:
+    """Write results to a file, all of them or nothing."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def markdown_header(columns: Sequence[str]) -> str:
+    """The two lines that begin a table."""
+    return f"{markdown_row(columns)}\n|{'---|' * len(columns)}"
+
+
+def markdown_row(cells: Sequence[str]) -> str:
+    """A line of a table."""
+    return f"| {' | '.join(cells)} |"
+
+
+def split_rows(
+    order: NDArray[np.int64], rows: int, shared: int, chance: np.random.Generator
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Items (k,) in random order divided into two spaces of so many rows, the first `shared` of them in both.
+
+    Returns the items of X (n,), those of Y (n,), shuffled, and for each row of X its row in Y (n,), or -1.
+    """
+    rows_x = order[:rows]
+    rows_y = chance.permutation(np.concatenate([order[:shared], order[rows : 2 * rows - shared]]))
+    place = np.full(int(order.max()) + 1, -1)
+    place[rows_y] = np.arange(len(rows_y))
+    return rows_x, rows_y, place[rows_x]
 
 
 def describe_machine(device_name: str) -> str:
