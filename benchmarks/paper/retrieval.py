@@ -61,7 +61,7 @@ def retrieval_state(
     with_picture: bool = False,
     on_step: OnStep | None = None,
 ) -> dict[str, Any]:
-    """Discover from 15 seeds and score all sets of anchors, whichever space they are free in, both ways.
+    """Discover from 15 seeds and score all sets of anchors, whichever space they are free in, in both directions.
 
     A pair is a pair in both directions, so that one discovery serves for either space: its pairs place free anchors
     in the one or in the other. The paper's optimiser has to run once for each.
