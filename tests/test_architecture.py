@@ -15,7 +15,7 @@ PACKAGE = Path(kedge.__file__).parent
 
 # A folder may import from those after it. errors.py and extras.py may be imported by all; data sits beside tasks.
 LAYERS = (
-    "cli", "data", "experiments", "report", "tasks", "estimators", "judging", "solving", "models", "runs",
+    "cli", "data", "report", "tasks", "estimators", "judging", "solving", "models", "runs",
     "matching", "geometry", "spaces",
 )  # fmt: skip
 ANYONE = {"errors", "extras", "__version__"}

@@ -3,34 +3,31 @@
 from __future__ import annotations
 
 import argparse
-import os
-from collections.abc import Sequence
-from contextlib import ExitStack
+import importlib
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
 from kedge.cli.arguments import add_device, add_verb, add_verb_group, positive, seed_number
 
-if TYPE_CHECKING:
-    from kedge.experiments import Result
-    from kedge.experiments.pairs_of_spaces import SpacePair
-    from kedge.experiments.plan import Plan
-    from kedge.experiments.stitching import StitchingTask
-    from kedge.solving.steps import OnStep, Step
-
+# The experiments are beside the benchmarks in a checkout, and not in the installed package.
+_EXPERIMENTS = Path(__file__).parents[3] / "benchmarks" / "paper"
 _WORD_PAIRS = ("easy", "medium")
 _IMAGE_PAIRS = ("vit", "mobilenet")
 _TASKS = ("amazon", "descriptions", "encoders")
 
 
-def add_parser(verbs: Any) -> None:
-    """Describe the verb and its three experiments."""
+def add_parser(commands: Any) -> None:
+    """Describe the command and its three experiments."""
     experiments = add_verb_group(
-        verbs,
+        commands,
         "reproduce",
         "run one of the paper's experiments, with its figures beside ours",
         "Run one of the paper's experiments and print our figures beside the published ones. "
-        "A run that was stopped goes on where it was; tables and figures of an earlier one in --out are replaced.",
+        "A run that was stopped goes on where it was; tables and figures of an earlier one in --out are replaced. "
+        "Works from a checkout of the source, which has the experiments in benchmarks/paper.",
         """  kedge reproduce words --data DIR
   kedge reproduce words --x wiki-news-300d-1M.vec --y GoogleNews-vectors-negative300.bin
   kedge reproduce reviews --help     more about one experiment, such as --json""",
@@ -118,141 +115,33 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 
 def run_words(arguments: argparse.Namespace) -> int:
     """Load the pairs, run, write and print."""
-    from kedge.errors import InputError
-    from kedge.experiments.pairs_of_spaces import load_pair, load_published_words
-
-    _prepare(arguments)
-    if (arguments.x is None) != (arguments.y is None):
-        raise InputError("--x and --y go together; give both files, or --data")
-    if arguments.x:
-        pairs = [load_published_words(arguments.x, arguments.y, arguments.limit)]
-    else:
-        data = _data_folder(arguments)
-        pairs = [load_pair(data, name, arguments.limit) for name in arguments.pairs]
-    return _run_retrieval(arguments, "words", pairs)
+    return load_experiments().run_words(arguments)
 
 
 def run_images(arguments: argparse.Namespace) -> int:
     """Load the pairs, run, write and print."""
-    from kedge.experiments.pairs_of_spaces import load_pair
-
-    _prepare(arguments)
-    data = _data_folder(arguments)
-    return _run_retrieval(arguments, "images", [load_pair(data, name, arguments.limit) for name in arguments.pairs])
-
-
-def _run_retrieval(arguments: argparse.Namespace, name: str, pairs: Sequence[SpacePair]) -> int:
-    from kedge.experiments.words_and_images import reproduce_retrieval
-
-    with _Bars() as bars:
-        result = reproduce_retrieval(name, pairs, _plan(arguments, bars))
-    return _conclude(arguments, result)
+    return load_experiments().run_images(arguments)
 
 
 def run_reviews(arguments: argparse.Namespace) -> int:
     """Encode, run, write and print."""
-    from kedge.cli.progress import counting_bar
-    from kedge.errors import InputError
-    from kedge.estimators.devices import resolve_device
-    from kedge.experiments.encoding import EncodingPlace
-    from kedge.experiments.reviews import reproduce_reviews
-    from kedge.experiments.stitching_data import Encoders, load_task
-
-    data = _data_folder(arguments)
-    _prepare(arguments)
-    chosen = Encoders(arguments.encoder_x, arguments.encoder_y)
-    if (arguments.encoder_x or arguments.encoder_y) and len(arguments.tasks) > 1:
-        raise InputError("--encoder-x and --encoder-y are for one task, each has its own languages; add --tasks NAME")
-
-    with _Bars() as bars:
-
-        def load(name: str) -> StitchingTask:
-            bars.close()  # two live displays would write over each other
-            with counting_bar(f"encoding {name}") as on_progress:
-                place = EncodingPlace(arguments.out / "encoded", str(resolve_device(arguments.device)), on_progress)
-                return load_task(name, data, place, chosen, arguments.limit)
-
-        result = reproduce_reviews(map(load, arguments.tasks), _plan(arguments, bars), head=arguments.head)
-    return _conclude(arguments, result)
+    return load_experiments().run_reviews(arguments)
 
 
-def _prepare(arguments: argparse.Namespace) -> None:
-    """Find out now, not after the work, whether results can be written and figures drawn."""
-    from kedge.errors import InputError
-    from kedge.report import require_matplotlib
+def load_experiments() -> ModuleType:
+    """What runs the experiments, from the checkout that this file belongs to."""
+    from kedge.errors import MissingExtraError
 
-    if arguments.out.is_file():
-        raise InputError(f"{arguments.out}: is a file; --out needs a folder")
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    for name in ("random_states", "pairs", "tasks"):
-        given = getattr(arguments, name, [])
-        if len(set(given)) < len(given):
-            raise InputError(f"--{name.replace('_', '-')}: something is given twice: {' '.join(map(str, given))}")
-    if not arguments.no_figures:
-        require_matplotlib(", or pass --no-figures")
-
-
-def _data_folder(arguments: argparse.Namespace) -> Path:
-    from kedge.errors import InputError
-
-    folder = arguments.data or os.environ.get("KEDGE_DATA")
-    if not folder:
-        raise InputError("no data: give their folder with --data, or in the environment as KEDGE_DATA")
-    if not Path(folder).is_dir():
-        raise InputError(f"{folder}: no such folder; give the folder of the data with --data or KEDGE_DATA")
-    return Path(folder)
-
-
-def _plan(arguments: argparse.Namespace, bars: _Bars) -> Plan:
-    from kedge.estimators.devices import resolve_device
-    from kedge.experiments.plan import Plan
-
-    wanted = arguments.paper_optimiser
-    return Plan(
-        out=arguments.out,
-        random_states=arguments.random_states,
-        on_part=bars.begin,
-        on_step=bars.draw,
-        device=arguments.device,
-        paper_optimiser=resolve_device(arguments.device).type == "cuda" if wanted is None else wanted,
-        figures=not arguments.no_figures,
-    )
-
-
-class _Bars(ExitStack):
-    """Progress of a run in parts: each gets a line, and bars of its own once it makes a step."""
-
-    _on_step: OnStep | None = None
-
-    def begin(self, name: str, finished: bool) -> None:
-        """A part begins, or was done before."""
-        from kedge.cli.output import note
-
-        self.close()
-        note(f"{name}{': done before' if finished else ''}")
-
-    def draw(self, step: Step) -> None:
-        """The part makes a step."""
-        from kedge.cli.progress import progress_bar
-
-        if self._on_step is None:
-            self._on_step = self.enter_context(progress_bar())
-            self.callback(setattr, self, "_on_step", None)
-        self._on_step(step)
-
-
-def _conclude(arguments: argparse.Namespace, result: Result) -> int:
-    from kedge.cli.output import print_json, print_table, say
-
-    written = result.write(arguments.out)
-    if arguments.json:
-        print_json(result.details)
-        return 0
-    for table in result.tables:
-        say((table.title, "bold"))
-        print_table(table.columns, table.rows)
-        for remark in table.remarks:
-            say(remark)
-        say()
-    say(f"Written: {', '.join(str(path) for path in written)}")
-    return 0
+    if not _EXPERIMENTS.is_dir():
+        raise MissingExtraError(
+            "kedge reproduce works from a checkout of kedge's source, and this kedge is installed without one (no "
+            f"{_EXPERIMENTS}); clone the repository or unpack the source distribution, and run "
+            "`pip install --editable '.[plot]'` in its folder"
+        )
+    if "paper" not in sys.modules:  # by its path: another package may have that name
+        spec = spec_from_file_location("paper", _EXPERIMENTS / "__init__.py")
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules["paper"] = package = module_from_spec(spec)
+        spec.loader.exec_module(package)
+    return importlib.import_module("paper.command")

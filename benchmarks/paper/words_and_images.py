@@ -6,14 +6,12 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from kedge.experiments import published
-from kedge.experiments.pairs_of_spaces import ANCHORS, SEEDS, SpacePair
-from kedge.experiments.parts import digest_of
-from kedge.experiments.pictures import draw_bars, draw_picture
-from kedge.experiments.plan import Plan
-from kedge.experiments.results import Result
-from kedge.experiments.retrieval import DIRECTIONS, METRICS, OPTIMISED, K, retrieval_state
-from kedge.experiments.tables import OURS, Table, shown, summarise
+from paper import published
+from paper.pairs_of_spaces import ANCHORS, SEEDS, SpacePair
+from paper.pictures import draw_bars, draw_picture
+from paper.plan import Plan, digest_of
+from paper.retrieval import DIRECTIONS, METRICS, OPTIMISED, K, retrieval_state
+from paper.tables import OURS, Result, Table, shown, summarise
 
 # Whose published figures stand beside ours: pairs of the paper's kind.
 Published = Mapping[tuple[str, str], Mapping[str, tuple[float, ...]]]
@@ -79,12 +77,12 @@ def _pairs_table(pair: SpacePair, states: list[dict[str, Any]], summary: dict[st
         "pairs: precision",
         "pairs: recall",
         "health",
-        "pairs right",
-        "seconds a discovery",
+        "pairs ok",
+        "seconds per discovery",
     )
-    right = sum(state["verdict"] == "ok" for state in states)
+    called_ok = sum(state["verdict"] == "ok" for state in states)
     cells = [shown([summary[name]]) for name in ("anchors_exact", "pairs_precision", "pairs_recall", "health")]
-    cells += [f"{right} of {len(states)}", f"{max(state['seconds'] for state in states):.0f} (most)"]
+    cells += [f"{called_ok} of {len(states)}", f"{max(state['seconds'] for state in states):.0f} (max)"]
     return Table(f"{pair.name_x} x {pair.name_y}: the pairs found", columns, [tuple(cells)])
 
 

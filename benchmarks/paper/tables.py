@@ -1,12 +1,16 @@
-"""Tables of results: for people, as Markdown, and the summaries in them."""
+"""What an experiment leaves behind: tables as Markdown, everything as JSON, and the summaries in them."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from kedge.spaces.atomic import atomic_path
 
 OURS = ("GT", "Seed", "Found", "Paper's optimiser")
 """The sets of anchors in every table, as far as they were run."""
@@ -27,6 +31,25 @@ class Table:
         lines += [_row(cells) for cells in self.rows]
         lines += ["", *(f"{remark}\n" for remark in self.remarks)]
         return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Result:
+    """The tables of an experiment, its figures in full (`details`, for JSON), and the pictures it drew."""
+
+    name: str
+    tables: list[Table]
+    details: dict[str, Any]
+    pictures: list[Path] = field(default_factory=list)
+
+    def write(self, folder: Path) -> list[Path]:
+        """Write `NAME.md` and `NAME.json`; returns the paths of everything there is."""
+        markdown, described = folder / f"{self.name}.md", folder / f"{self.name}.json"
+        with atomic_path(markdown) as temporary:
+            temporary.write_text("\n".join(table.to_markdown() for table in self.tables), encoding="utf-8")
+        with atomic_path(described) as temporary:
+            temporary.write_text(json.dumps(self.details, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        return [markdown, described, *self.pictures]
 
 
 def summarise(states: list[Any]) -> Any:

@@ -13,13 +13,13 @@ from torch import Tensor
 
 from kedge.estimators import AnchorDiscovery
 from kedge.estimators.devices import resolve_device
-from kedge.experiments.pairs_of_spaces import SEEDS, SpacePair, Task, draw_task
-from kedge.experiments.pictures import picture_of
 from kedge.geometry import moments_of, relative, unit
 from kedge.matching import top_k, using_precision
 from kedge.models.anchors import place_free_anchors
 from kedge.solving.steps import OnStep
 from kedge.tasks import neighbour_scores
+from paper.pairs_of_spaces import SEEDS, SpacePair, Task, draw_task
+from paper.pictures import picture_of
 
 K = 10
 METRICS = ("jaccard", "mrr", "cosine")
@@ -61,7 +61,7 @@ def retrieval_state(
     with_picture: bool = False,
     on_step: OnStep | None = None,
 ) -> dict[str, Any]:
-    """Discover from 15 seeds and score all sets of anchors, whichever space they are free in, both ways.
+    """Discover from 15 seeds and score all sets of anchors, whichever space they are free in, in both directions.
 
     A pair is a pair in both directions, so that one discovery serves for either space: its pairs place free anchors
     in the one or in the other. The paper's optimiser has to run once for each.

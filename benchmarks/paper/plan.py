@@ -1,10 +1,12 @@
-"""Finished parts of a long experiment, kept so that they are not done again."""
+"""How an experiment is run: what every experiment is given, its random states, and the finished ones it keeps."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,10 @@ from numpy.typing import NDArray
 
 from kedge import __version__
 from kedge.estimators.devices import resolve_device
+from kedge.solving.steps import OnStep
 from kedge.spaces import Embeddings
 from kedge.spaces.atomic import atomic_path
+from paper.pairs_of_spaces import ANCHORS, SEEDS
 
 OnPart = Callable[[str, bool], None]
 
@@ -31,7 +35,7 @@ class Parts:
     settings : mapping
         All that the parts depend on.
     on_part : callable
-        Is told the name of each part before it is done, and whether it was done before.
+        Called with the name of each part before it is done, and with whether it was done before.
     """
 
     def __init__(self, folder: Path, settings: Mapping[str, Any], on_part: OnPart) -> None:
@@ -52,6 +56,46 @@ class Parts:
         with atomic_path(path) as temporary:
             temporary.write_text(json.dumps(part, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         return part
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Where results go, which random states are run, on which device, and what is called on the way.
+
+    Parameters
+    ----------
+    out : Path
+        A folder; finished parts are kept in it, and not done again.
+    paper_optimiser : bool
+        Whether to run the paper's optimiser too, which takes very long without a GPU.
+    figures : bool
+        Whether to draw figures (needs `kedge[plot]`).
+    """
+
+    out: Path
+    random_states: Sequence[int]
+    on_part: OnPart
+    on_step: OnStep | None = None
+    device: str = "auto"
+    paper_optimiser: bool = False
+    figures: bool = True
+
+    def settings(self) -> dict[str, Any]:
+        """What all results depend on, the data aside."""
+        return {
+            "paper_optimiser": self.paper_optimiser,
+            "seeds": SEEDS,
+            "anchors": ANCHORS,
+            **describe_machine(self.device),
+        }
+
+    def states(
+        self, name: str, settings: Mapping[str, Any], run: Callable[..., dict[str, Any]]
+    ) -> list[dict[str, Any]]:
+        """The results of `run` for all random states, read where they are finished."""
+        parts = Parts(self.out / "parts", settings, self.on_part)
+        run = partial(run, device=self.device, paper_optimiser=self.paper_optimiser, on_step=self.on_step)
+        return [parts.get(f"{name}-state-{state}", partial(run, state)) for state in self.random_states]
 
 
 def digest_of(*parts: Embeddings | NDArray[Any]) -> str:

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from kedge.errors import InputError
 from kedge.estimators import AnchorDiscovery, KnownAnchors
-from kedge.experiments.pairs_of_spaces import ANCHORS, SEEDS, require_enough
 from kedge.solving.paper import PaperSettings
 from kedge.solving.schedule import Schedule
 from kedge.solving.steps import OnStep
 from kedge.spaces import Embeddings
 from kedge.tasks import Stitcher
 from kedge.tasks.stitching import Coordinates, Space
+from paper.pairs_of_spaces import ANCHORS, SEEDS, require_enough
 
 # Texts without true counterparts never look aligned, and slower attempts would not change that.
 _ONE_ATTEMPT = Schedule()

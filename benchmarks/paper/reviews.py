@@ -6,14 +6,12 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from kedge.experiments import published
-from kedge.experiments.pairs_of_spaces import ANCHORS, SEEDS
-from kedge.experiments.parts import digest_of
-from kedge.experiments.pictures import draw_bars
-from kedge.experiments.plan import Plan
-from kedge.experiments.results import Result
-from kedge.experiments.stitching import Side, StitchingTask, stitching_state
-from kedge.experiments.tables import OURS, Table, short, shown, summarise
+from paper import published
+from paper.pairs_of_spaces import ANCHORS, SEEDS
+from paper.pictures import draw_bars
+from paper.plan import Plan, digest_of
+from paper.stitching import Side, StitchingTask, stitching_state
+from paper.tables import OURS, Result, Table, short, shown, summarise
 
 
 def reproduce_reviews(tasks: Iterable[StitchingTask], plan: Plan, *, head: str = "mlp") -> Result:
