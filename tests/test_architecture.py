@@ -73,5 +73,5 @@ def test_the_library_loads_no_optional_dependency():
 
 
 def test_help_does_not_load_torch():
-    code = "from kedge.cli.main import build_parser\nbuild_parser().format_help()"
+    code = "from kedge.cli.parser import build_parser\nbuild_parser().format_help()"
     assert "torch" not in loaded_by(code)

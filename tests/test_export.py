@@ -274,7 +274,7 @@ def test_export_replaces_a_file_only_if_asked_to(runs, tmp_path, capsys):
     file = tmp_path / "map.npz"
     file.write_bytes(b"mine")
     assert run("export", runs["centered"], "-o", file) == 2
-    assert "map.npz: is there already; choose another name, or replace it by --overwrite" in (capsys.readouterr().err)
+    assert "map.npz: already exists; choose another name, or replace it by --overwrite" in (capsys.readouterr().err)
     assert file.read_bytes() == b"mine"
     assert run("export", runs["centered"], "-o", file, "--overwrite") == 0
     assert np.load(file)["matrix"].shape == (300, 100)

@@ -12,7 +12,7 @@ from unittest import mock
 
 from latex2mathml.converter import convert
 
-from kedge.cli.main import build_parser
+from kedge.cli.parser import build_parser
 
 _COLUMNS = 100
 _EQUATION = re.compile(

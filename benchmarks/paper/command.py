@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from kedge.cli.output import note, print_json, print_table, say
+from kedge.cli.output import note, print_json, print_line, print_table
 from kedge.cli.progress import counting_bar, progress_bar
 from kedge.errors import InputError
 from kedge.estimators.devices import resolve_device
@@ -129,10 +129,10 @@ def _conclude(arguments: argparse.Namespace, result: Result) -> int:
         print_json(result.details)
         return 0
     for table in result.tables:
-        say((table.title, "bold"))
+        print_line((table.title, "bold"))
         print_table(table.columns, table.rows)
         for remark in table.remarks:
-            say(remark)
-        say()
-    say(f"Written: {', '.join(str(path) for path in written)}")
+            print_line(remark)
+        print_line()
+    print_line(f"Written: {', '.join(str(path) for path in written)}")
     return 0

@@ -1,26 +1,27 @@
-"""`kedge translate`: carry vectors of one space into the other."""
+"""`kedge translate`: vectors of one space in the other."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from kedge.cli.arguments import FORMATS, add_limit, add_output, add_run, add_verb, space_name
+from kedge.cli.arguments import FORMATS, add_command, add_limit, add_output, add_run, space_name
 
 if TYPE_CHECKING:
     from kedge.estimators import AnchorDiscovery
 
 # Mean lengths within this of 1 are unit length.
-_NEARLY = 0.01
+_TOLERANCE = 0.01
 
 
-def add_parser(verbs: Any) -> None:
-    """Describe the verb."""
-    parser = add_verb(
-        verbs,
+def add_parser(commands: Any) -> None:
+    """Describe the command."""
+    parser = add_command(
+        commands,
         "translate",
         run,
-        "Carry vectors of X into Y's space, to search an index of Y with them; or back.",
+        "translate vectors of X into Y's space, or back",
+        "Translate vectors of X into Y's space, to search an index of Y with them; or back.",
         """  kedge translate RUN queries.npy -o queries-in-y.npy
   kedge translate RUN queries.npy -o queries-in-y.npy --scale raw    for an index of Y by distance
   kedge translate RUN y-queries.npy -o queries-in-x.npy --back       from Y to X
@@ -36,8 +37,8 @@ def add_parser(verbs: Any) -> None:
 
 
 def add_direction_and_scale(parser: argparse.ArgumentParser) -> None:
-    """Which way to carry vectors, and how long they become."""
-    parser.add_argument("--back", action="store_true", help="carry vectors of Y into X's space instead")
+    """Which way to translate, and how long the vectors become."""
+    parser.add_argument("--back", action="store_true", help="translate vectors of Y into X's space instead")
     parser.add_argument(
         "--scale",
         choices=("unit", "raw"),
@@ -48,7 +49,7 @@ def add_direction_and_scale(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Translate and write."""
-    from kedge.cli.writing import require_free_space, write_derived
+    from kedge.cli.output_files import require_free_space, write_derived
     from kedge.estimators import load
     from kedge.spaces import read_embeddings
 
@@ -66,7 +67,7 @@ def note_length(discovery: AnchorDiscovery, arguments: argparse.Namespace) -> No
     from kedge.cli.output import note
 
     target, length = ("X", discovery.length_x_) if arguments.back else ("Y", discovery.length_y_)
-    if arguments.scale == "unit" and abs(length - 1) > _NEARLY:
+    if arguments.scale == "unit" and abs(length - 1) > _TOLERANCE:
         note(
             f"{target}'s own vectors have mean length {length:.4g}: compare by cosine, or use --scale raw for an index "
             "by distance"

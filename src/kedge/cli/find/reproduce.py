@@ -10,10 +10,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from kedge.cli.arguments import add_device, add_verb, add_verb_group, positive, seed_number
+from kedge.cli.arguments import add_command, add_command_group, add_device, positive, seed_number
 
 # The experiments are beside the benchmarks in a checkout, and not in the installed package.
-_EXPERIMENTS = Path(__file__).parents[3] / "benchmarks" / "paper"
+_EXPERIMENTS = Path(__file__).parents[4] / "benchmarks" / "paper"
 _WORD_PAIRS = ("easy", "medium")
 _IMAGE_PAIRS = ("vit", "mobilenet")
 _TASKS = ("amazon", "descriptions", "encoders")
@@ -21,10 +21,10 @@ _TASKS = ("amazon", "descriptions", "encoders")
 
 def add_parser(commands: Any) -> None:
     """Describe the command and its three experiments."""
-    experiments = add_verb_group(
+    experiments = add_command_group(
         commands,
         "reproduce",
-        "run one of the paper's experiments, with its figures beside ours",
+        "run one of the paper's experiments",
         "Run one of the paper's experiments and print our figures beside the published ones. "
         "A run that was stopped goes on where it was; tables and figures of an earlier one in --out are replaced. "
         "Works from a checkout of the source, which has the experiments in benchmarks/paper.",
@@ -39,10 +39,11 @@ def add_parser(commands: Any) -> None:
 
 
 def _add_words(experiments: Any) -> None:
-    parser = add_verb(
+    parser = add_command(
         experiments,
         "words",
         run_words,
+        "two tables of word vectors",
         "Two tables of word vectors: which word is which, from 15 known pairs.",
         """  kedge reproduce words --data DIR
   kedge reproduce words --data DIR --pairs easy --random-states 0 --limit 4000                  a quick look
@@ -55,10 +56,11 @@ def _add_words(experiments: Any) -> None:
 
 
 def _add_images(experiments: Any) -> None:
-    parser = add_verb(
+    parser = add_command(
         experiments,
         "images",
         run_images,
+        "features of images by two networks",
         "Features of the same images by two networks: which is which, from 15 known pairs.",
         """  kedge reproduce images --data DIR
   kedge reproduce images --data DIR --pairs vit --random-states 0 1""",
@@ -70,10 +72,11 @@ def _add_images(experiments: Any) -> None:
 
 
 def _add_reviews(experiments: Any) -> None:
-    parser = add_verb(
+    parser = add_command(
         experiments,
         "reviews",
         run_reviews,
+        "classifiers of reviews, stitched",
         "Zero-shot stitching: train a classifier on one encoder's vectors, use it on another's.",
         """  kedge reproduce reviews --data DIR
   kedge reproduce reviews --data DIR --tasks amazon --head logistic
@@ -100,9 +103,16 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
         help="folder with words/, images/, reviews/, descriptions/ (default: $KEDGE_DATA)",
     )
     parser.add_argument(
-        "--random-states", metavar="N", nargs="+", type=seed_number, default=[0, 1, 2, 3, 4], help="(0 1 2 3 4)"
+        "--random-states", metavar="N", nargs="+", type=seed_number, default=[0, 1, 2, 3, 4], help="which (0 1 2 3 4)"
     )
-    parser.add_argument("--out", metavar="DIR", type=Path, default=Path("kedge-reproduce"), help="(kedge-reproduce)")
+    parser.add_argument(
+        "-o",
+        "--out",
+        metavar="DIR",
+        type=Path,
+        default=Path("kedge-reproduce"),
+        help="folder (kedge-reproduce)",
+    )
     parser.add_argument("--limit", type=positive, metavar="N", help="only the first N rows or texts, for a quick look")
     parser.add_argument(
         "--paper-optimiser",

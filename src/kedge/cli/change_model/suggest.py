@@ -7,23 +7,24 @@ from pathlib import Path
 from typing import Any
 
 from kedge.cli.arguments import (
+    add_command,
     add_limit,
     add_overwrite,
     add_random_state,
     add_run,
     add_spaces,
     add_spreadsheet_safe,
-    add_verb,
     positive,
 )
 
 
-def add_parser(verbs: Any) -> None:
-    """Describe the verb."""
-    parser = add_verb(
-        verbs,
+def add_parser(commands: Any) -> None:
+    """Describe the command."""
+    parser = add_command(
+        commands,
         "suggest",
         run,
+        "name the texts worth encoding by both models",
         "Name the rows whose counterparts would help most: the texts to encode by both models, given a budget.",
         """  kedge suggest RUN new.npz old.npz -k 100                   texts of Y to encode by X's model
   kedge suggest RUN new.npz old.npz -k 100 --side x          texts of X to encode by Y's model
@@ -44,8 +45,8 @@ Encode them, add them to the space that lacks them, write the pairs under the se
 
 def run(arguments: argparse.Namespace) -> int:
     """Choose, and print or write."""
-    from kedge.cli.output import print_json, say
-    from kedge.cli.writing import require_free
+    from kedge.cli.output import print_json, print_line
+    from kedge.cli.output_files import require_free
     from kedge.estimators import load
     from kedge.spaces import read_embeddings, write_table
     from kedge.spaces.atomic import atomic_path, require_target
@@ -68,8 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json({"side": arguments.side, "suggested": [suggestion._asdict() for suggestion in found]})
     elif arguments.out:
-        say(f"{len(found)} rows to encode by both models in {arguments.out}")
+        print_line(f"{len(found)} rows to encode by both models in {arguments.out}")
     else:
         for suggestion in found:
-            say(suggestion.key)
+            print_line(suggestion.key)
     return 0

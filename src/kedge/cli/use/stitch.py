@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import argparse
 import re
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kedge.cli.arguments import (
     FORMATS,
+    add_command,
     add_overwrite,
     add_random_state,
     add_run,
     add_spreadsheet_safe,
-    add_verb,
     space_name,
 )
 
@@ -22,12 +21,13 @@ if TYPE_CHECKING:
     from kedge.tasks import StitchScores
 
 
-def add_parser(verbs: Any) -> None:
-    """Describe the verb."""
-    parser = add_verb(
-        verbs,
+def add_parser(commands: Any) -> None:
+    """Describe the command."""
+    parser = add_command(
+        commands,
         "stitch",
         run,
+        "label one space by a classifier trained on the other",
         "Train a classifier on labelled vectors of one space, and label vectors of the other with it.",
         """  kedge stitch RUN --train x.vec --labels x-labels.tsv --predict y.vec -o predictions.tsv
   kedge stitch RUN --train x.npz --labels x.tsv --predict y.npz --gold y.tsv --head mlp -o predictions.tsv
@@ -39,7 +39,9 @@ which --gold also says how far off they are (MAE). Logistic regression needs ked
     add_run(parser)
     parser.add_argument("--train", metavar="FILE", type=space_name, required=True, help=f"labelled vectors: {FORMATS}")
     parser.add_argument("--labels", metavar="FILE", type=Path, required=True, help="a label for each key of --train")
-    parser.add_argument("--predict", metavar="FILE", type=space_name, required=True, help="vectors to label, likewise")
+    parser.add_argument(
+        "--predict", metavar="FILE", type=space_name, required=True, help="vectors to label, same formats"
+    )
     parser.add_argument("-o", "--out", metavar="OUT", type=Path, required=True, help="file to write: .tsv")
     add_overwrite(parser)
     add_spreadsheet_safe(parser)
@@ -57,8 +59,10 @@ which --gold also says how far off they are (MAE). Logistic regression needs ked
 
 def run(arguments: argparse.Namespace) -> int:
     """Train, predict, write, score."""
-    from kedge.cli.output import print_json, say
-    from kedge.cli.writing import require_free
+    from dataclasses import asdict
+
+    from kedge.cli.output import print_json, print_line
+    from kedge.cli.output_files import require_free
     from kedge.errors import InputError
     from kedge.estimators import load
     from kedge.spaces import read_embeddings, read_labels, write_table
@@ -96,11 +100,11 @@ def run(arguments: argparse.Namespace) -> int:
         described = {"out": str(arguments.out), "rows": len(space), "classes": len(stitcher.classes_)}
         print_json(described | {"scored": len(gold), "scores": asdict(scores) if scores else None})
         return 0
-    say(f"labels for {len(space)} rows of {target}, {len(stitcher.classes_)} classes, in {arguments.out}")
+    print_line(f"labels for {len(space)} rows of {target}, {len(stitcher.classes_)} classes, in {arguments.out}")
     if scores:
         error = "" if scores.mae is None else f", MAE {scores.mae:.3f}"
         of = f"{len(gold)} of {len(space)} rows"
-        say(f"weighted F1 {scores.weighted_f1:.3f}, accuracy {scores.accuracy:.3f}{error}, over {of}")
+        print_line(f"weighted F1 {scores.weighted_f1:.3f}, accuracy {scores.accuracy:.3f}{error}, over {of}")
     return 0
 
 

@@ -7,26 +7,27 @@ from pathlib import Path
 from typing import Any
 
 from kedge.cli.arguments import (
+    add_command,
     add_limit,
     add_overwrite,
     add_rows_shown,
     add_run,
     add_spreadsheet_safe,
-    add_verb,
     space_name,
 )
-from kedge.cli.report import add_labels, read_labels
-from kedge.cli.translate import add_direction_and_scale, note_length
+from kedge.cli.page_options import add_labels, read_labels
+from kedge.cli.use.translate import add_direction_and_scale, note_length
 
 _KINDS = {".npz": "numpy", ".safetensors": "numpy", ".onnx": "onnx", ".tsv": "pairs", ".parquet": "embedding-atlas"}
 
 
-def add_parser(verbs: Any) -> None:
-    """Describe the verb."""
-    parser = add_verb(
-        verbs,
+def add_parser(commands: Any) -> None:
+    """Describe the command."""
+    parser = add_command(
+        commands,
         "export",
         run,
+        "write a run for other programs: NumPy, ONNX, tables",
         "Write a run for others: what translates, without torch or kedge; the pairs; both spaces for embedding-atlas.",
         """  kedge export RUN --to numpy -o to-y.npz
   kedge export RUN --to onnx -o to-y.onnx
@@ -44,8 +45,8 @@ What translates does so as `kedge translate` does. It checks nothing: a vector o
     )
     add_run(parser)
     for name, space in (("x", "source"), ("y", "target")):
-        told = f"{space} space of RUN, for embedding-atlas alone"
-        parser.add_argument(name, metavar=name.upper(), type=space_name, nargs="?", help=told)
+        purpose = f"{space} space of RUN, for embedding-atlas alone"
+        parser.add_argument(name, metavar=name.upper(), type=space_name, nargs="?", help=purpose)
     kinds = tuple(dict.fromkeys(_KINDS.values()))
     parser.add_argument("--to", choices=kinds, help="what to write (what the suffix of FILE says)")
     parser.add_argument(
@@ -65,7 +66,7 @@ What translates does so as `kedge translate` does. It checks nothing: a vector o
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Load, convert, write, and say how to use it."""
+    """Load, convert, write, and print how to use it."""
     suffix = _check_target(arguments)
     if _KINDS[suffix] == "pairs":
         return _export_pairs(arguments)
@@ -76,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _export_translation(arguments: argparse.Namespace, suffix: str) -> int:
     """Write what translates, and the lines that use it."""
-    from kedge.cli.output import note, print_json, say
+    from kedge.cli.output import note, print_json, print_line
     from kedge.estimators import load
     from kedge.spaces.atomic import atomic_path
     from kedge.tasks import about_translation, export_bytes, export_lines
@@ -97,17 +98,17 @@ def _export_translation(arguments: argparse.Namespace, suffix: str) -> int:
         print_json(described | sizes | {"about": about})
         return 0
     direction = f"{about['source']} to {about['target']}"
-    say(f"translation of {direction}, {dim_in} to {dim_out} dimensions, in {arguments.out}")
-    say("use it so:")
-    say()
+    print_line(f"translation of {direction}, {dim_in} to {dim_out} dimensions, in {arguments.out}")
+    print_line("use it so:")
+    print_line()
     for line in export_lines(translation, about, suffix, arguments.out.name).rstrip("\n").split("\n"):
-        say(line)
+        print_line(line)
     return 0
 
 
 def _export_pairs(arguments: argparse.Namespace) -> int:
     """Write the pairs as a table."""
-    from kedge.cli.output import print_json, say
+    from kedge.cli.output import print_json, print_line
     from kedge.estimators import load
     from kedge.spaces import write_table
     from kedge.spaces.atomic import atomic_path
@@ -124,13 +125,13 @@ def _export_pairs(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json({"out": str(arguments.out), "to": "pairs", "pairs": len(discovery.pairs_)})
     else:
-        say(f"{len(discovery.pairs_)} pairs in {arguments.out}")
+        print_line(f"{len(discovery.pairs_)} pairs in {arguments.out}")
     return 0
 
 
 def _export_atlas(arguments: argparse.Namespace) -> int:
     """Write both spaces as embedding-atlas reads them, and how to open them."""
-    from kedge.cli.output import print_json, say
+    from kedge.cli.output import print_json, print_line
     from kedge.estimators import load
     from kedge.report import opening_command, require_pyarrow, write_atlas
     from kedge.report.layout import require_layout
@@ -149,14 +150,14 @@ def _export_atlas(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json({"out": str(arguments.out), "to": "embedding-atlas", "rows": rows, "command": command})
     else:
-        say(f"{rows} rows of both spaces in {arguments.out}; open them so (pip install embedding-atlas):")
-        say(command)
+        print_line(f"{rows} rows of both spaces in {arguments.out}; open them so (pip install embedding-atlas):")
+        print_line(command)
     return 0
 
 
 def _check_target(arguments: argparse.Namespace) -> str:
     """The suffix of a file that can be written; what cannot is refused before any work."""
-    from kedge.cli.writing import require_free
+    from kedge.cli.output_files import require_free
     from kedge.errors import InputError
     from kedge.spaces.atomic import require_target
 
@@ -168,13 +169,13 @@ def _check_target(arguments: argparse.Namespace) -> str:
         fitting = " or ".join(name for name, kind in _KINDS.items() if kind == arguments.to)
         raise InputError(f"{path}: --to {arguments.to} needs a name that ends in {fitting}, got {path.suffix}")
     if arguments.spreadsheet_safe and _KINDS[suffix] != "pairs":
-        raise InputError(f"{path}: --spreadsheet-safe is for tables, --to pairs; leave it out")
+        raise InputError(f"{path}: --spreadsheet-safe is for tables, --to pairs; omit it")
     if _KINDS[suffix] == "embedding-atlas":
         if arguments.y is None:
             raise InputError(f"{path}: embedding-atlas shows the spaces too; give RUN, and then X and Y")
     elif arguments.x or arguments.labels:
         given = arguments.x or arguments.labels
-        raise InputError(f"{given}: spaces and labels are for --to embedding-atlas; leave them out")
+        raise InputError(f"{given}: spaces and labels are for --to embedding-atlas; omit them")
     require_target(path)
     require_free(arguments)
     return suffix

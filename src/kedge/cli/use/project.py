@@ -5,15 +5,16 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from kedge.cli.arguments import FORMATS, add_limit, add_output, add_run, add_verb, space_name
+from kedge.cli.arguments import FORMATS, add_command, add_limit, add_output, add_run, space_name
 
 
-def add_parser(verbs: Any) -> None:
-    """Describe the verb."""
-    parser = add_verb(
-        verbs,
+def add_parser(commands: Any) -> None:
+    """Describe the command."""
+    parser = add_command(
+        commands,
         "project",
         run,
+        "write coordinates that compare across both spaces",
         "Write coordinates of vectors that compare across the spaces: relative to the run's anchors, or shared.",
         """  kedge project RUN X x.vec -o x-relative.npz
   kedge project RUN Y new-rows.npy -o y-relative.safetensors --snapped
@@ -36,13 +37,13 @@ shared:    for search in either direction, the best that the run knows; the inne
 
 def run(arguments: argparse.Namespace) -> int:
     """Project and write."""
-    from kedge.cli.writing import require_free_space, write_derived
+    from kedge.cli.output_files import require_free_space, write_derived
     from kedge.errors import InputError
     from kedge.estimators import load
     from kedge.spaces import read_embeddings
 
     if arguments.snapped and arguments.coordinates != "relative":
-        raise InputError("--snapped: shared coordinates use no anchors; leave it out, or say --coordinates relative")
+        raise InputError("--snapped: shared coordinates use no anchors; omit it, or use --coordinates relative")
     require_free_space(arguments)
     discovery = load(arguments.run_folder)
     space = read_embeddings(arguments.file, limit=arguments.limit)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 import textwrap
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kedge.cli.arguments import add_device, add_random_state, add_verb
+from kedge.cli.arguments import add_command, add_device, add_random_state
 
 _SEEDS = 15
 _ANCHORS = 300
@@ -23,31 +22,34 @@ _THE_PAPER = (
 )
 
 
-def add_parser(verbs: Any) -> None:
-    """Describe the verb."""
-    parser = add_verb(
-        verbs,
+def add_parser(commands: Any) -> None:
+    """Describe the command."""
+    parser = add_command(
+        commands,
         "demo",
         run,
+        "pair up 5,000 words of two models, from 15 known pairs",
         "Pair up 5,000 English words of Word2Vec and GloVe, two models trained apart, from 15 known pairs.",
         """  kedge demo
-  kedge demo --out DIR --random-state 3
+  kedge demo -o DIR --random-state 3
 
 An earlier demo in the folder is replaced; a folder with anything else in it is left alone.""",
     )
-    parser.add_argument("--out", metavar="DIR", type=Path, default=Path("kedge-demo"), help="folder (kedge-demo)")
+    parser.add_argument("-o", "--out", metavar="DIR", type=Path, default=Path("kedge-demo"), help="folder (kedge-demo)")
     add_random_state(parser)
     add_device(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the two spaces and seeds as files, discover, and compare with the truth."""
+    from dataclasses import replace
+
     import numpy as np
 
-    from kedge.cli.evaluate import as_json, print_evaluation
-    from kedge.cli.output import command, print_json, say
+    from kedge.cli.find.provenance import describe_input, describe_machine
+    from kedge.cli.look.evaluate import as_json, print_evaluation
+    from kedge.cli.output import kedge_command, print_json, print_line
     from kedge.cli.progress import progress_bar
-    from kedge.cli.provenance import describe_input, describe_machine
     from kedge.data import load_demo_words
     from kedge.errors import InputError, MissingExtraError
     from kedge.estimators import AnchorDiscovery
@@ -58,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     out: Path = arguments.out
     if out.is_file() or (out.is_dir() and not {path.name for path in out.iterdir()} <= {*_FILES, *_MADE}):
-        raise InputError(f"{out}: exists and holds other things than an earlier demo; choose another with --out")
+        raise InputError(f"{out}: already exists and is no earlier demo; choose another name with --out")
     out.parent.mkdir(parents=True, exist_ok=True)  # now, not after the work
     x, y = load_demo_words()
     chance = np.random.default_rng(arguments.random_state)
@@ -94,33 +96,33 @@ def run(arguments: argparse.Namespace) -> int:
             page = f"not made, {error}"
 
     if arguments.json:
-        told = {"seconds": round(seconds, 2), "run": str(out / "run"), "report": page}
-        print_json(as_json(evaluation, discovery.health_) | told)
+        more = {"seconds": round(seconds, 2), "run": str(out / "run"), "report": page}
+        print_json(as_json(evaluation, discovery.health_) | more)
         return 0
-    say(
+    print_line(
         ("kedge demo", "bold"),
         f": {len(x)} words in Word2Vec ({x.dim}-d) and GloVe ({y.dim}-d), two models trained "
         f"apart; known at the start: {_SEEDS} pairs",
     )
-    say("  " + ", ".join(left for left, _ in discovery.seed_keys_))
-    say()
-    say(
+    print_line("  " + ", ".join(left for left, _ in discovery.seed_keys_))
+    print_line()
+    print_line(
         ("Found", "bold"),
         f" {len(discovery.pairs_)} pairs in {seconds:.1f} s. Some words and their nearest in GloVe:",
     )
     hidden = [key for key, seed in zip(discovery.anchor_keys_, discovery.anchor_is_seed_, strict=True) if not seed]
     for key, near in search(discovery, x, y, [left for left, _ in hidden[:_WORDS_SHOWN]], 3).items():
-        say(f"  {key:<14} {', '.join(f'{n.key} {n.similarity:.2f}' for n in near)}")
-    say()
-    say(("Against the truth", "bold"), " (which the method did not see):")
+        print_line(f"  {key:<14} {', '.join(f'{n.key} {n.similarity:.2f}' for n in near)}")
+    print_line()
+    print_line(("Against the truth", "bold"), " (which the method did not see):")
     print_evaluation(evaluation, discovery.health_)
     for line in textwrap.wrap(_THE_PAPER, 110):
-        say(line)
+        print_line(line)
     x_file, y_file, seeds_file = (out / name for name in _FILES)
-    say()
-    say(("Look at it", "bold"), ", in a browser:")
-    say(f"  {page}")
-    say(f"Files are in {out}. Try next:")
-    say(f"  {command()} search {out / 'run'} {x_file} {y_file} water music")
-    say(f"  {command()} discover {x_file} {y_file} --seeds {seeds_file} --out my-run")
+    print_line()
+    print_line(("Look at it", "bold"), ", in a browser:")
+    print_line(f"  {page}")
+    print_line(f"Files are in {out}. Try next:")
+    print_line(f"  {kedge_command()} search {out / 'run'} {x_file} {y_file} water music")
+    print_line(f"  {kedge_command()} discover {x_file} {y_file} --seeds {seeds_file} -o my-run")
     return 0

@@ -6,21 +6,22 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from kedge.cli.arguments import add_device, add_limit, add_rows_shown, add_run, add_spaces, add_verb
-from kedge.cli.evaluate import add_gold
-from kedge.cli.interruption import interrupted
-from kedge.cli.report import add_labels, compare, read_labels
+from kedge.cli.arguments import add_command, add_device, add_limit, add_rows_shown, add_run, add_spaces
+from kedge.cli.page_options import add_labels, compare_with_gold, read_labels
+from kedge.cli.signals import was_interrupted
+from kedge.cli.true_pairs import add_gold
 
 # What a key takes in all: itself, to search for, and in the tables of partners.
 _KEY_BYTES = 500
 
 
-def add_parser(verbs: Any) -> None:
-    """Describe the verb."""
-    parser = add_verb(
-        verbs,
+def add_parser(commands: Any) -> None:
+    """Describe the command."""
+    parser = add_command(
+        commands,
         "explore",
         run,
+        "look at a run in the browser, live",
         "Look at a run in the browser, live: any key of spaces of any size, and the picture for other anchors.",
         """  kedge explore RUN x.npy y.npy
   kedge explore RUN x.npy y.npy --port 8080 --open
@@ -44,7 +45,7 @@ It answers on this machine only (127.0.0.1), changes nothing, and ends with Ctrl
 
 def run(arguments: argparse.Namespace) -> int:
     """Load, then answer until interrupted."""
-    from kedge.cli.output import note, print_json, say
+    from kedge.cli.output import note, print_json, print_line
     from kedge.errors import InputError
     from kedge.estimators import load
     from kedge.report import Explorer, require_plotly, serve
@@ -66,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
         y,
         run=str(arguments.run_folder),
         most=arguments.rows,
-        gold=compare(arguments, discovery, x, y),
+        gold=compare_with_gold(arguments, discovery, x, y),
         labels=read_labels(arguments, x, y),
         images=arguments.images,
     )
@@ -79,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.json:
             print_json({"url": address})
         else:
-            say(f"page: {address} (Ctrl-C ends it)")
+            print_line(f"page: {address} (Ctrl-C ends it)")
         if arguments.open:
             import webbrowser
 
@@ -87,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             server.serve_forever()
         except BaseException as error:
-            if not interrupted(error):
+            if not was_interrupted(error):
                 raise
             note("stopped")
     return 0

@@ -6,15 +6,16 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from kedge.cli.arguments import add_limit, add_overwrite, add_run, add_spaces, add_verb
+from kedge.cli.arguments import add_command, add_limit, add_overwrite, add_run, add_spaces
 
 
-def add_parser(verbs: Any) -> None:
-    """Describe the verb."""
-    parser = add_verb(
-        verbs,
+def add_parser(commands: Any) -> None:
+    """Describe the command."""
+    parser = add_command(
+        commands,
         "plot",
         run,
+        "draw figures of a run, for papers",
         "Draw a run: both spaces in two dimensions, how it converged, how sure the pairs are.",
         """  kedge plot RUN x.vec y.vec --kind spaces -o spaces.pdf
   kedge plot RUN x.vec y.vec --kind confidence -o confidence.png
@@ -33,8 +34,8 @@ spaces: partners have the same colour; two spaces that agree look alike. Needs k
 
 def run(arguments: argparse.Namespace) -> int:
     """Load, draw, write."""
-    from kedge.cli.output import print_json, say
-    from kedge.cli.writing import require_free
+    from kedge.cli.output import print_json, print_line
+    from kedge.cli.output_files import require_free
     from kedge.estimators import load
     from kedge.report import FIGURES, require_figure_target, save_figure
     from kedge.spaces import read_embeddings
@@ -47,5 +48,5 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json({"kind": arguments.kind, "out": str(arguments.out)})
     else:
-        say(f"{arguments.kind}: {arguments.out}")
+        print_line(f"{arguments.kind}: {arguments.out}")
     return 0

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kedge.cli.arguments import add_limit, add_verb, space_name
+from kedge.cli.arguments import add_command, add_limit, space_name
 
 if TYPE_CHECKING:
     from kedge.spaces import Embeddings
@@ -14,12 +14,13 @@ if TYPE_CHECKING:
 _ANSWERS = ("map", "pairs")
 
 
-def add_parser(verbs: Any) -> None:
-    """Describe the verb."""
-    parser = add_verb(
-        verbs,
+def add_parser(commands: Any) -> None:
+    """Describe the command."""
+    parser = add_command(
+        commands,
         "info",
         run,
+        "describe a file of vectors, or a run",
         "Describe a file of vectors, or a run.",
         """  kedge info words.vec
   kedge info RUN --json""",
@@ -30,7 +31,7 @@ def add_parser(verbs: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Describe and print."""
-    from kedge.cli.output import print_json, say
+    from kedge.cli.output import print_json, print_line
     from kedge.errors import InputError
     from kedge.runs.description import read_description
     from kedge.spaces import read_embeddings
@@ -49,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
         print_json(described)
     else:
         for name, value in shown:
-            say(f"{name:<16} {value}")
+            print_line(f"{name:<16} {value}")
     return 0
 
 
@@ -65,7 +66,7 @@ def _space(space: Embeddings) -> dict[str, Any]:
         "file": space.source,
         "rows": len(space),
         "dimensions": space.dim,
-        "norms": {"least": norms.min().item(), "mean": norms.mean().item(), "greatest": norms.max().item()},
+        "norms": {"min": norms.min().item(), "mean": norms.mean().item(), "max": norms.max().item()},
         "center_length": float(center.norm()),
         "first_keys": list(space.keys[:5]),
     }
@@ -76,7 +77,7 @@ def _space_lines(described: dict[str, Any]) -> list[tuple[str, str]]:
     return [
         ("file", described["file"]),
         ("size", f"{described['rows']} rows, {described['dimensions']} dimensions"),
-        ("norms", f"{norms['least']:.3g} to {norms['greatest']:.3g}, mean {norms['mean']:.3g}"),
+        ("norms", f"{norms['min']:.3g} to {norms['max']:.3g}, mean {norms['mean']:.3g}"),
         ("center", f"length {described['center_length']:.3f} of unit vectors (0: centered; 1: all alike)"),
         ("first keys", ", ".join(described["first_keys"])),
     ]

@@ -5,18 +5,19 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from kedge.cli.arguments import FORMATS, add_verb
+from kedge.cli.arguments import FORMATS, add_command
 
 
-def add_parser(verbs: Any) -> None:
-    """Describe the verb."""
-    add_verb(
-        verbs,
+def add_parser(commands: Any) -> None:
+    """Describe the command."""
+    add_command(
+        commands,
         "stores",
         run,
+        "list the vector stores that can be read and written",
         "List the vector stores that can be read and written, and how to address them.",
         """  kedge stores
-  kedge discover chroma:DIR#COLLECTION new.npz --out RUN      an address stands wherever a file does
+  kedge discover chroma:DIR#COLLECTION new.npz -o RUN      an address stands wherever a file does
   kedge convert vectors.npz lancedb:DIR#TABLE
 
 Passwords and keys come from the address or the environment: PGPASSWORD, QDRANT_API_KEY, CHROMA_TOKEN. They are shown
@@ -26,7 +27,7 @@ and written nowhere.""",
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the table."""
-    from kedge.cli.output import print_json, print_table, say
+    from kedge.cli.output import print_json, print_line, print_table
     from kedge.spaces.stores import STORE_KINDS
 
     kinds = STORE_KINDS.values()
@@ -43,5 +44,5 @@ def run(arguments: argparse.Namespace) -> int:
         for address in kind.addresses
     ]
     print_table(("address", "client"), rows)
-    say(f"files: {FORMATS}")
+    print_line(f"files: {FORMATS}")
     return 0

@@ -1,11 +1,11 @@
-"""What a discovery came to, said to people or as JSON."""
+"""What a discovery came to, for people or as JSON."""
 
 from __future__ import annotations
 
 import argparse
 from typing import NamedTuple
 
-from kedge.cli.output import command, print_json, say, say_health, warn
+from kedge.cli.output import kedge_command, print_health, print_json, print_line, warn
 from kedge.estimators import AnchorDiscovery
 from kedge.judging.health import Answer
 
@@ -18,7 +18,9 @@ def required_answer(discovery: AnchorDiscovery, arguments: argparse.Namespace) -
     return health.pairs if arguments.require == "pairs" else health.map
 
 
-def tell(discovery: AnchorDiscovery, arguments: argparse.Namespace, rows_x: int, rows_y: int, seconds: float) -> None:
+def print_discovery(
+    discovery: AnchorDiscovery, arguments: argparse.Namespace, rows_x: int, rows_y: int, seconds: float
+) -> None:
     """Print the result, for people or as JSON, and warn of an unhealthy one."""
     if arguments.json:
         print_json(
@@ -38,41 +40,41 @@ def tell(discovery: AnchorDiscovery, arguments: argparse.Namespace, rows_x: int,
             }
         )
     else:
-        _say_summary(discovery, arguments, rows_x, rows_y)
+        _print_summary(discovery, arguments, rows_x, rows_y)
     required = required_answer(discovery, arguments)
     if required.verdict != "ok":
         named = "pairs are" if arguments.require == "pairs" else "map is"
         warn(f"the {named} {required.verdict}: do not rely on it. {required.advice}")
 
 
-def _say_summary(discovery: AnchorDiscovery, arguments: argparse.Namespace, rows_x: int, rows_y: int) -> None:
+def _print_summary(discovery: AnchorDiscovery, arguments: argparse.Namespace, rows_x: int, rows_y: int) -> None:
     """What was found, for people."""
-    say_health(discovery.health_)
+    print_health(discovery.health_)
     precision = _expected_precision(discovery)
     share = "" if precision is None else f" (about {precision * 100:.0f} % right)"
-    say(f"{len(discovery.pairs_)} pairs{share} and {len(discovery.anchors_x_)} anchors in {arguments.out}")
+    print_line(f"{len(discovery.pairs_)} pairs{share} and {len(discovery.anchors_x_)} anchors in {arguments.out}")
     shown = zip(discovery.pair_keys_[:_PAIRS_SHOWN], discovery.pair_confidence_[:_PAIRS_SHOWN], strict=True)
     for (left, right), confidence in shown:
-        say(f"  {left} = {right}  ({confidence:.2f})")
+        print_line(f"  {left} = {right}  ({confidence:.2f})")
     if not len(discovery.pairs_):
-        say("  no pair is probable enough to be listed; --min-confidence 0 lists all mutual ones")
-    say(
+        print_line("  no pair is probable enough to be listed; --min-confidence 0 lists all mutual ones")
+    print_line(
         f"no match: {len(discovery.unmatched_keys_x_)} of {rows_x} rows of X, "
         f"{len(discovery.unmatched_keys_y_)} of {rows_y} rows of Y"
     )
     if discovery.candidate_recall_ is not None:
-        say(f"approximate: {discovery.candidate_recall_}")
+        print_line(f"approximate: {discovery.candidate_recall_}")
     if discovery.whitening_:
-        say(f"found on spaces whitened by {discovery.whitening_:g}")
-    say(_told_of_map(discovery))
-    _say_doubtful_seeds(discovery)
+        print_line(f"found on spaces whitened by {discovery.whitening_:g}")
+    print_line(_describe_map(discovery))
+    _print_doubtful_seeds(discovery)
     files = f"{arguments.out} {arguments.x} {arguments.y}"
     if not arguments.report:
-        say(f"next: {command()} report {files}")
-    say(f"next: {command()} search {files} KEY")
+        print_line(f"next: {kedge_command()} report {files}")
+    print_line(f"next: {kedge_command()} search {files} KEY")
 
 
-def _told_of_map(discovery: AnchorDiscovery) -> str:
+def _describe_map(discovery: AnchorDiscovery) -> str:
     """Which map `kedge translate` uses, and how a search with it does."""
     kind, own_rank, overlap = (discovery.map_scores_["map"][name] for name in ("kind", "own_rank", "overlap"))
     if own_rank is None or overlap is None:
@@ -111,7 +113,7 @@ def _doubtful_seeds(discovery: AnchorDiscovery) -> list[_DoubtfulSeed]:
     return sorted(doubtful, key=lambda seed: -seed.closer)
 
 
-def _say_doubtful_seeds(discovery: AnchorDiscovery) -> None:
+def _print_doubtful_seeds(discovery: AnchorDiscovery) -> None:
     """Which seeds disagree with what was found, for people."""
     doubtful = _doubtful_seeds(discovery)
     if not doubtful:
@@ -119,10 +121,12 @@ def _say_doubtful_seeds(discovery: AnchorDiscovery) -> None:
     aside = sum(seed.suspect for seed in doubtful)
     set_aside = f"; {aside} of them {'looks wrong and was' if aside == 1 else 'look wrong and were'} set aside"
     disagree = "disagrees" if len(doubtful) == 1 else "disagree"
-    told = f"{len(doubtful)} of {len(discovery.seeds_)} seeds {disagree} with what was found, the most doubtful first"
-    say(f"{told}{set_aside if aside else ''}:")
+    counted = (
+        f"{len(doubtful)} of {len(discovery.seeds_)} seeds {disagree} with what was found, the most doubtful first"
+    )
+    print_line(f"{counted}{set_aside if aside else ''}:")
     for seed in doubtful[:_SEEDS_SHOWN]:
-        told = f"{seed.closer:.0f} rows are closer" + (", set aside" if seed.suspect else "")
-        say(f"  {seed.x} = {seed.y} (found: {seed.found}; {told})")
+        reason = f"{seed.closer:.0f} rows are closer" + (", set aside" if seed.suspect else "")
+        print_line(f"  {seed.x} = {seed.y} (found: {seed.found}; {reason})")
     if len(doubtful) > _SEEDS_SHOWN:
-        say(f"  and {len(doubtful) - _SEEDS_SHOWN} more in seeds.tsv")
+        print_line(f"  and {len(doubtful) - _SEEDS_SHOWN} more in seeds.tsv")

@@ -6,15 +6,15 @@ import argparse
 import time
 from typing import TYPE_CHECKING, Any
 
-from kedge.cli.arguments import add_device, add_random_state, add_spaces, add_verb, positive
+from kedge.cli.arguments import add_command, add_device, add_random_state, add_spaces, positive
 
 if TYPE_CHECKING:
     from kedge.judging.health import Health
     from kedge.spaces import Embeddings
 
-_MOST_ROWS = 20_000
+_MAX_ROWS = 20_000
 # Fewer rows are not even tried.
-_FEWEST_ROWS = 20
+_MIN_ROWS = 20
 _ENOUGH_ROWS_PER_DIMENSION = 10
 _ANCHORS = 10
 _ADVICE = {
@@ -24,17 +24,18 @@ _ADVICE = {
 }
 
 
-def add_parser(verbs: Any) -> None:
-    """Describe the verb."""
-    parser = add_verb(
-        verbs,
+def add_parser(commands: Any) -> None:
+    """Describe the command."""
+    parser = add_command(
+        commands,
         "check",
         run,
+        "can two files be aligned, and with how many seeds?",
         "Say whether two files look alignable, and how many seeds are advisable.",
         """  kedge check x.vec y.npz
   kedge check en.vec fr.vec --limit 5000 --json
 
-Makes one quick attempt without seeds (`kedge discover` tries slower ways too) and writes nothing.
+Makes one quick attempt without seeds (`kedge discover` makes slower ones too) and writes nothing.
 Whatever the answer is, the exit code is 0.""",
     )
     add_spaces(parser)
@@ -42,8 +43,8 @@ Whatever the answer is, the exit code is 0.""",
         "--limit",
         type=positive,
         metavar="N",
-        default=_MOST_ROWS,
-        help=f"look only at the first N rows of each file; {_MOST_ROWS} at most",
+        default=_MAX_ROWS,
+        help=f"look only at the first N rows of each file; {_MAX_ROWS} at most",
     )
     add_random_state(parser)
     add_device(parser)
@@ -56,18 +57,18 @@ def run(arguments: argparse.Namespace) -> int:
     from kedge.spaces import read_embeddings
 
     began = time.perf_counter()
-    limit = min(arguments.limit, _MOST_ROWS)
+    limit = min(arguments.limit, _MAX_ROWS)
     x, y = (read_embeddings(path, limit=limit) for path in (arguments.x, arguments.y))
     note(f"{x.source}: {len(x)} x {x.dim}, {y.source}: {len(y)} x {y.dim}")
-    health = _quick_attempt(x, y, arguments) if min(len(x), len(y)) >= _FEWEST_ROWS else None
+    health = _quick_attempt(x, y, arguments) if min(len(x), len(y)) >= _MIN_ROWS else None
     if health is None or min(len(x), len(y)) < FEWEST_ROWS:
-        seeds, answer = None, "too few rows to tell; give more of both spaces"
+        seeds, answer = None, "too few rows to say; give more of both spaces"
     else:
         seeds, answer = _ADVICE[health.map.verdict]
     advice = [answer, *_cautions(x, y)]
     described = {
-        "x": _described(x),
-        "y": _described(y),
+        "x": _describe(x),
+        "y": _describe(y),
         "equal_keys": len(x.row_of.keys() & y.row_of.keys()),
         "health": health,
         "advisable_seeds": seeds,
@@ -82,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _quick_attempt(x: Embeddings, y: Embeddings, arguments: argparse.Namespace) -> Health:
-    """How the quickest of the ways to do without seeds went."""
+    """How the quickest attempt without seeds went."""
     from kedge.cli.progress import progress_bar
     from kedge.estimators import AnchorDiscovery
     from kedge.solving.schedule import schedules_for
@@ -98,7 +99,7 @@ def _quick_attempt(x: Embeddings, y: Embeddings, arguments: argparse.Namespace) 
         return discovery.fit(x, y).health_
 
 
-def _described(space: Embeddings) -> dict[str, Any]:
+def _describe(space: Embeddings) -> dict[str, Any]:
     return {
         "file": space.source,
         "rows": len(space),
@@ -113,31 +114,33 @@ def _cautions(x: Embeddings, y: Embeddings) -> list[str]:
     if not few:
         return []
     return [
-        f"caution: fewer than {_ENOUGH_ROWS_PER_DIMENSION} rows a dimension (in {' and '.join(few)}) is little, and "
+        f"caution: fewer than {_ENOUGH_ROWS_PER_DIMENSION} rows per dimension (in {' and '.join(few)}) is little, and "
         "makes this less certain; more rows help"
     ]
 
 
 def _print_answer(described: dict[str, Any], advice: list[str], limit: int) -> None:
     """The same for people."""
-    from kedge.cli.output import command, say, say_health
+    from kedge.cli.output import kedge_command, print_health, print_line
 
     for name in ("x", "y"):
         space = described[name]
         first = "first " if space["rows"] == limit else ""
         little = " (little)" if space["rows"] < _ENOUGH_ROWS_PER_DIMENSION * space["dimensions"] else ""
-        say(
+        print_line(
             f"{name.upper()}: {space['file']}, {first}{space['rows']} rows, {space['dimensions']} dimensions, "
-            f"{space['rows_per_dimension']:.1f} rows a dimension{little}"
+            f"{space['rows_per_dimension']:.1f} rows per dimension{little}"
         )
-    say(f"equal keys in both: {described['equal_keys']}")
+    print_line(f"equal keys in both: {described['equal_keys']}")
     if described["equal_keys"]:
-        say("  if equal keys mean the same things, give them as seeds: two columns of keys in a file, then")
-        say(f"  {command()} discover {described['x']['file']} {described['y']['file']} --seeds FILE --out RUN")
+        print_line("  if equal keys mean the same things, give them as seeds: two columns of keys in a file, then")
+        print_line(
+            f"  {kedge_command()} discover {described['x']['file']} {described['y']['file']} --seeds FILE -o RUN"
+        )
     if described["health"]:
-        say("one attempt without seeds:")
-        say_health(described["health"])
+        print_line("one attempt without seeds:")
+        print_health(described["health"])
     first, *cautions = advice
-    say(("advice", "bold"), f": {first}")
+    print_line(("advice", "bold"), f": {first}")
     for caution in cautions:
-        say(caution)
+        print_line(caution)

@@ -1,4 +1,4 @@
-"""What verbs write: where they may, asked before any work, and the end of those that write vectors."""
+"""Files that commands write: whether they may, asked before any work, and the end of those that write vectors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def require_free(arguments: argparse.Namespace, option: str = "out", *, allowed_by: str = "overwrite") -> None:
-    """Refuse an output that is there already, unless it may be replaced, and one that is also read, whatever is asked.
+    """Refuse an output that already exists, unless it may be replaced, and one that is also read, whatever is asked.
 
     `allowed_by` is the option that lets it be replaced. Every other argument that names a file is taken for one that is
     read. A store is never replaced.
@@ -30,7 +30,7 @@ def require_free(arguments: argparse.Namespace, option: str = "out", *, allowed_
     if isinstance(out, Address):
         with open_store(out) as store:
             if store.exists():
-                raise InputError(f"{out}: is there already; choose another name, or delete it with its own client")
+                raise InputError(f"{out}: already exists; choose another name, or delete it with its own client")
         return
     clear_leftovers(out.absolute().parent)
     read = [path for name, value in vars(arguments).items() if name != option for path in _files_read(value)]
@@ -38,7 +38,7 @@ def require_free(arguments: argparse.Namespace, option: str = "out", *, allowed_
         if any(_shared(path, other) for other in read):
             raise InputError(f"{path}: is read here too, and is not overwritten; choose another name")
         if not getattr(arguments, allowed_by):
-            raise InputError(f"{path}: is there already; choose another name, or replace it by --{allowed_by}")
+            raise InputError(f"{path}: already exists; choose another name, or replace it by --{allowed_by}")
 
 
 def require_free_space(arguments: argparse.Namespace) -> None:
@@ -77,19 +77,19 @@ def _files_read(value: object) -> Iterator[Path]:
 
 
 def _shared(one: Path, other: Path) -> bool:
-    """Whether two paths that are there are the same, or one is inside the other."""
+    """Whether two paths that exist are the same, or one is inside the other."""
     first, second = one.resolve(), other.resolve()
     return first.is_relative_to(second) or second.is_relative_to(first) or first.samefile(second)
 
 
 def write_derived(arguments: argparse.Namespace, space: Embeddings, vectors: NDArray[np.float32], what: str) -> int:
-    """Write new vectors (n, d) under the keys of `space` to `--out` and say so."""
-    from kedge.cli.output import print_json, say
+    """Write new vectors (n, d) under the keys of `space` to `--out`, and print what was written."""
+    from kedge.cli.output import print_json, print_line
     from kedge.spaces import Embeddings, write_embeddings
 
     write_embeddings(Embeddings(space.keys, vectors, what), arguments.out)
     if arguments.json:
         print_json({"out": str(arguments.out), "rows": len(vectors), "dimensions": vectors.shape[1]})
     else:
-        say(f"{what}: {len(vectors)} x {vectors.shape[1]} in {arguments.out}")
+        print_line(f"{what}: {len(vectors)} x {vectors.shape[1]} in {arguments.out}")
     return 0

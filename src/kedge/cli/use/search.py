@@ -5,15 +5,16 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from kedge.cli.arguments import add_limit, add_run, add_spaces, add_verb, positive
+from kedge.cli.arguments import add_command, add_limit, add_run, add_spaces, positive
 
 
-def add_parser(verbs: Any) -> None:
-    """Describe the verb."""
-    parser = add_verb(
-        verbs,
+def add_parser(commands: Any) -> None:
+    """Describe the command."""
+    parser = add_command(
+        commands,
         "search",
         run,
+        "show the rows of Y that match keys of X",
         "Show the rows of Y that are likeliest the same item as keys of X.",
         """  kedge search RUN x.vec y.vec cat dog
   kedge search RUN x.vec y.vec cat -k 10 --json
@@ -30,7 +31,7 @@ beside a key is a cosine, from -1 to 1: nearly the same order, and easier to rea
 
 def run(arguments: argparse.Namespace) -> int:
     """Look the keys up and print their neighbours."""
-    from kedge.cli.output import print_json, say
+    from kedge.cli.output import print_json, print_line
     from kedge.estimators import load
     from kedge.spaces import read_embeddings
     from kedge.tasks import search
@@ -44,5 +45,5 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     for key, neighbours in found.items():
         listed = "  ".join(f"{near.key} {near.similarity:.2f}" for near in neighbours)
-        say(f"{key}:  {listed}")
+        print_line(f"{key}:  {listed}")
     return 0

@@ -6,15 +6,16 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from kedge.cli.arguments import FORMATS, add_limit, add_overwrite, add_verb, space_name
+from kedge.cli.arguments import FORMATS, add_command, add_limit, add_overwrite, add_target, space_name
 
 
-def add_parser(verbs: Any) -> None:
-    """Describe the verb."""
-    parser = add_verb(
-        verbs,
+def add_parser(commands: Any) -> None:
+    """Describe the command."""
+    parser = add_command(
+        commands,
         "convert",
         run,
+        "convert vectors to another format, or some of them",
         "Convert a file of vectors to another format, or keep part of it.",
         """  kedge convert GoogleNews-vectors-negative300.bin words.safetensors --limit 200000
   kedge convert wiki.vec.gz some.npz --keys words.txt
@@ -26,10 +27,8 @@ Only ids and vectors are kept; `kedge migrate` keeps the payload of a store too.
     parser.add_argument(
         "file", metavar="IN", type=space_name, help=f"file to read: {FORMATS}; or a store (`kedge stores`)"
     )
-    parser.add_argument(
-        "out", metavar="OUT", type=space_name, help="file to write, whose suffix names the format; or a new store"
-    )
-    parser.add_argument("--keys", metavar="FILE", type=Path, help="keep only these keys, one a line")
+    add_target(parser, "out", "file to write, whose suffix names the format; or a new store")
+    parser.add_argument("--keys", metavar="FILE", type=Path, help="keep only these keys, one per line")
     add_overwrite(parser)
     add_limit(parser)
 
@@ -37,7 +36,7 @@ Only ids and vectors are kept; `kedge migrate` keeps the payload of a store too.
 def run(arguments: argparse.Namespace) -> int:
     """Read and write."""
     from kedge.cli.output import note
-    from kedge.cli.writing import require_free_space, write_derived
+    from kedge.cli.output_files import require_free_space, write_derived
     from kedge.spaces import read_embeddings, read_key_list
 
     require_free_space(arguments)

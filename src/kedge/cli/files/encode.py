@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kedge.cli.arguments import add_device, add_output, add_verb, add_verb_group, positive
-from kedge.cli.interruption import interrupted
+from kedge.cli.arguments import add_command, add_command_group, add_device, add_output, positive
+from kedge.cli.signals import was_interrupted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,12 +22,12 @@ if TYPE_CHECKING:
 _BATCHES_AT_ONCE = 8
 
 
-def add_parser(verbs: Any) -> None:
-    """Describe the verb and its two kinds."""
-    kinds = add_verb_group(
-        verbs,
+def add_parser(commands: Any) -> None:
+    """Describe the command and its two kinds."""
+    kinds = add_command_group(
+        commands,
         "encode",
-        "write vectors of images or texts, by a model",
+        "write vectors of texts or images, by a model",
         "Write vectors of images or texts, by a model. A run that was stopped goes on where it was.",
         """  kedge encode images photos --model efficientnet-lite:0 -o photos.npz
   kedge encode text reviews.jsonl --model roberta-base --pooling cls -o reviews.npz
@@ -40,10 +39,11 @@ def add_parser(verbs: Any) -> None:
 
 
 def _add_images(kinds: Any) -> None:
-    parser = add_verb(
+    parser = add_command(
         kinds,
         "images",
         run_images,
+        "encode the images under a folder",
         "Encode all image files under a folder; keys are their paths within it.",
         """  kedge encode images photos --model efficientnet-lite:0 -o photos.npz
   kedge encode images photos --model timm:vit_base_patch16_224 -o photos.safetensors --device cuda
@@ -62,10 +62,11 @@ def _add_images(kinds: Any) -> None:
 
 
 def _add_text(kinds: Any) -> None:
-    parser = add_verb(
+    parser = add_command(
         kinds,
         "text",
         run_text,
+        "encode the texts of a file",
         "Encode the texts of a file.",
         """  kedge encode text reviews.jsonl.gz --model roberta-base --pooling cls -o reviews.npz
   kedge encode text reviews.csv --field body --key-field id --model ./my-model -o reviews.npz
@@ -102,8 +103,7 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--restart", action="store_true", help="do not go on with unfinished work, begin anew")
 
 
-@dataclass(frozen=True)
-class _Job:
+class _Job(NamedTuple):
     """Something to encode: `encode` and what it needs, and how to speak of it."""
 
     what: str
@@ -119,7 +119,7 @@ class _Job:
 
 def run_images(arguments: argparse.Namespace) -> int:
     """Encode images and write."""
-    from kedge.cli.writing import require_free_space
+    from kedge.cli.output_files import require_free_space
     from kedge.estimators.devices import resolve_device
     from kedge.spaces.encoders import digest_of_files, find_images, load_image_encoder
 
@@ -149,7 +149,7 @@ def run_text(arguments: argparse.Namespace) -> int:
     """Encode texts and write."""
     import numpy as np
 
-    from kedge.cli.writing import require_free_space
+    from kedge.cli.output_files import require_free_space
     from kedge.errors import InputError
     from kedge.spaces.encoders import digest, read_texts
     from kedge.spaces.files import is_known_format
@@ -158,7 +158,7 @@ def run_text(arguments: argparse.Namespace) -> int:
     read = read_texts(arguments.file, field=arguments.field, key_field=arguments.key_field, limit=arguments.limit)
     static = is_known_format(arguments.model) and not Path(arguments.model).is_dir()
     if not static and arguments.fit_on is not None:
-        raise InputError(f"--fit-on is for files of word vectors, but --model is {arguments.model!r}; leave it away")
+        raise InputError(f"--fit-on is for files of word vectors, but --model is {arguments.model!r}; omit it")
     settings = _settings("text", arguments.model)
     with _enough_memory():
         if static:
@@ -207,7 +207,7 @@ def _static(arguments: argparse.Namespace, read: Texts) -> tuple[Callable[[Seque
         if getattr(arguments, option) is not None:
             raise InputError(
                 f"--{option.replace('_', '-')} is for transformers models, but --model {arguments.model} is a file "
-                "of word vectors; leave it away"
+                "of word vectors; omit it"
             )
     texts = read.texts if arguments.fit_on is None else read_texts(arguments.fit_on, field=arguments.field).texts
     return StaticTextEncoder(read_embeddings(arguments.model)).fit(texts).encode, digest(texts)
@@ -235,10 +235,10 @@ def _settings(kind: str, model: str) -> dict[str, Setting]:
 
 
 def _run(arguments: argparse.Namespace, job: _Job) -> int:
-    """Encode in shards, write the output, say so."""
+    """Encode in shards, write the output, print what was written."""
     import numpy as np
 
-    from kedge.cli.output import note, print_json, say
+    from kedge.cli.output import note, print_json, print_line
     from kedge.cli.progress import counting_bar
     from kedge.errors import InputError
     from kedge.spaces import Embeddings, write_embeddings
@@ -267,7 +267,7 @@ def _run(arguments: argparse.Namespace, job: _Job) -> int:
                 on_progress=on_progress,
             )
     except BaseException as error:
-        if interrupted(error):
+        if was_interrupted(error):
             note(f"what is finished stays in {folder}; the same command goes on from there")
         raise
     missing = np.flatnonzero(~found)
@@ -290,7 +290,7 @@ def _run(arguments: argparse.Namespace, job: _Job) -> int:
         )
     else:
         skipped = f", {len(missing)} {job.what} left out" if len(missing) else ""
-        say(f"{job.what}: {len(vectors)} x {vectors.shape[1]} in {arguments.out}{skipped}")
+        print_line(f"{job.what}: {len(vectors)} x {vectors.shape[1]} in {arguments.out}{skipped}")
     return 0
 
 
