@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from kedge import __version__
@@ -37,11 +38,13 @@ from kedge.cli import (
     suggest,
     translate,
 )
+from kedge.cli.arguments import path_name
 from kedge.cli.completion import add_completion
 from kedge.cli.escaping import shown
 from kedge.cli.interruption import interrupted
 from kedge.cli.sigbus import tell_of_sigbus
 from kedge.errors import KedgeError, did_you_mean
+from kedge.masking import mask
 
 _VERBS = (
     demo,
@@ -74,6 +77,10 @@ _DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 class _Parser(argparse.ArgumentParser):
     """Says what is wrong in one line, like every other error."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.register("type", Path, path_name)  # what `type=Path` means: a password is no path, and shown nowhere
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Refuse what is none of the choices, with the one that was probably meant."""
@@ -172,5 +179,5 @@ def _stop(*_: object) -> NoReturn:
 
 
 def _fail(message: str) -> int:
-    print("kedge: error: " + shown(" ".join(message.split())), file=sys.stderr)  # noqa: T201
+    print("kedge: error: " + shown(mask(" ".join(message.split()))), file=sys.stderr)  # noqa: T201
     return EXIT_BAD_INPUT

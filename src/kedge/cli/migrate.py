@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kedge.cli.arguments import FORMATS, add_verb, positive, space_name
+from kedge.masking import mask
 
 if TYPE_CHECKING:
     from kedge.estimators import AnchorDiscovery
@@ -54,8 +55,12 @@ were added to the source meanwhile are brought over by --resume.""",
         "--skip-bad", metavar="FILE", type=Path, help="leave out rows that do not fit and list them here"
     )
     parser.add_argument("--batch", metavar="N", type=positive, default=1000, help="rows carried at once (1000)")
-    parser.add_argument("--from-model", metavar="NAME", help="model of the store's vectors (the name in RUN)")
-    parser.add_argument("--to-model", metavar="NAME", help="model of the space they are carried into (the name in RUN)")
+    parser.add_argument(
+        "--from-model", metavar="NAME", type=mask, help="model of the store's vectors (the name in RUN)"
+    )
+    parser.add_argument(
+        "--to-model", metavar="NAME", type=mask, help="model of the space they are carried into (the name in RUN)"
+    )
     parser.add_argument("--anyway", action="store_true", help="go ahead although the map of RUN is not right")
 
 
