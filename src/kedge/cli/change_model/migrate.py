@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kedge.cli.arguments import FORMATS, add_command, add_target, positive, space_name
 from kedge.cli.exit_codes import EXIT_NOT_PASSED
+from kedge.masking import mask
 
 if TYPE_CHECKING:
     from kedge.estimators import AnchorDiscovery
@@ -54,8 +55,12 @@ how much is missing; rows that were added to the source meanwhile are brought ov
         "--skip-bad", metavar="FILE", type=Path, help="omit rows that do not fit, and list them in FILE"
     )
     parser.add_argument("--batch", metavar="N", type=positive, default=1000, help="rows translated at once (1000)")
-    parser.add_argument("--from-model", metavar="NAME", help="model of the store's vectors (the name in RUN)")
-    parser.add_argument("--to-model", metavar="NAME", help="model whose vectors they become (the name in RUN)")
+    parser.add_argument(
+        "--from-model", metavar="NAME", type=mask, help="model of the store's vectors (the name in RUN)"
+    )
+    parser.add_argument(
+        "--to-model", metavar="NAME", type=mask, help="model whose vectors they become (the name in RUN)"
+    )
     parser.add_argument("--ignore-verdict", action="store_true", help="go ahead although the map of RUN is failed")
 
 
