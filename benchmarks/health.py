@@ -106,7 +106,7 @@ def run(data: Path, case: Case, device: str) -> dict[str, object]:
     anchors_right = (truth[discovery.anchors_x_] == discovery.anchors_y_)[hidden]
     mrr = 0.0
     if len(known):
-        read = discovery.shared_x(x[known]), discovery.shared_y(y[truth[known]])
+        read = discovery.x_.shared(x[known]), discovery.y_.shared(y[truth[known]])
         mrr = shared_scores(*map(torch.from_numpy, read)).mrr
     return {
         "score": discovery.health_.pairs.score,

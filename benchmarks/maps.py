@@ -49,7 +49,7 @@ def main() -> None:
                 with both_choices() as before:
                     discovery = AnchorDiscovery(n_anchors=100, device=arguments.device)
                     discovery.fit(task.x, task.y, task.seeds)
-                left, right = discovery.normalise_x(task.unseen[0]), discovery.normalise_y(task.unseen[1])
+                left, right = discovery.x_.normalise(task.unseen[0]), discovery.y_.normalise(task.unseen[1])
                 verdict = discovery.health_.map.verdict
                 for direction, rows, targets, old, name in (
                     ("x to y", left, right, before[0], "map"),

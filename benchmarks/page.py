@@ -89,7 +89,7 @@ def explore(rows: int, repeats: int, dim: int = 100, fitted_to: int = 5000) -> N
     discovery.pairs_ = np.stack([np.arange(rows)] * 2, axis=1)
     discovery.pair_keys_ = list(zip(keys, keys, strict=True))
     discovery.pair_confidence_ = np.linspace(1, 0.5, rows, dtype=np.float32)
-    discovery.unmatched_keys_x_, discovery.unmatched_keys_y_ = [], []
+    discovery.x_.unmatched_keys, discovery.y_.unmatched_keys = [], []
     began = time.perf_counter()
     explorer = Explorer(discovery, Embeddings(keys, x, "x"), Embeddings(keys, y, "y"), run="RUN", most=20_000)
     started = time.perf_counter() - began

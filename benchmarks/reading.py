@@ -72,8 +72,8 @@ def run(arguments: argparse.Namespace, name: str, seeds: int, state: int) -> lis
     if arguments.whole_only:
         return cells
     device = resolve_device(arguments.device)
-    normalised = found.normalise_x(task.x), found.normalise_y(task.y)
-    x, y = (Rows.shared(torch.from_numpy(rows).to(device)) for rows in normalised)
+    normalised = found.x_.normalise(task.x), found.y_.normalise(task.y)
+    x, y = ((torch.from_numpy(rows).to(device)) for rows in normalised)
     none = torch.empty(0, dtype=torch.int64, device=device)
     problem = Problem(x, y, none, none, DEFAULT_BUDGET)
     start = tuple(torch.from_numpy(side.copy()).to(device) for side in found.pairs_.T)

@@ -206,7 +206,7 @@ def run(data: Path, case: Case, device: str) -> dict[str, object]:
 
 def unseen_top_1(discovery: AnchorDiscovery, x: Matrix, y: Matrix) -> float:
     """The share of rows (u,) of X that are brought to their counterpart first, among as many of Y."""
-    similarity = discovery.shared_x(x) @ discovery.shared_y(y).T
+    similarity = discovery.x_.shared(x) @ discovery.y_.shared(y).T
     return float((similarity.argmax(axis=1) == np.arange(len(x))).mean())
 
 

@@ -353,9 +353,7 @@ class AnchorDiscovery(FittedDiscovery):
         self.map_back_ = form_of(back.family).from_state(back.map.in_coordinates(axes_y, axes_x).state(), (dy, dx))
         self.map_scores_ = {"map": forward.description, "map_back": back.description}
 
-    def _learn_sides(
-        self, given: _Inputs, findings: Findings, loaded_x: Loaded, loaded_y: Loaded
-    ) -> None:
+    def _learn_sides(self, given: _Inputs, findings: Findings, loaded_x: Loaded, loaded_y: Loaded) -> None:
         """Set the learned attributes of either side."""
         (dx, dy), model = (len(loaded_x.axes), len(loaded_y.axes)), self.model_
         correlations = to_numpy(model.correlations)
