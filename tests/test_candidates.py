@@ -310,7 +310,7 @@ def assert_same(found: Match, exact: Match) -> None:
 @given(st.integers(1, KEPT), st.integers(1, KEPT), st.integers(0, 1000))
 @settings(deadline=None, max_examples=60)
 def test_with_all_rows_as_candidates_the_comparison_is_exact(n, m, seed):
-    x, y = Rows.shared(rows(n, seed=seed)), Rows.shared(rows(m, seed=seed + 1))
+    x, y = (rows(n, seed=seed)), (rows(m, seed=seed + 1))
     exact, among = ExactComparison(x, y), CandidateComparison(x, y, everything(n, m, seed))
     match = exact.match()
     assert_same(among.match(), match)
@@ -330,8 +330,8 @@ def test_ties_lead_by_nothing_among_candidates_too(n, m, seed):
     exact, among = (
         comparison.match()
         for comparison in (
-            ExactComparison(Rows.shared(x), Rows.shared(y)),
-            CandidateComparison(Rows.shared(x), Rows.shared(y), everything(n, m, seed)),
+            ExactComparison((x), (y)),
+            CandidateComparison((x), (y), everything(n, m, seed)),
         )
     )
     scores = x @ y.T - exact.row_hubness[:, None] - exact.column_hubness
@@ -346,8 +346,8 @@ def test_ties_lead_by_nothing_among_candidates_too(n, m, seed):
 @pytest.fixture(scope="module")
 def compared() -> tuple[ExactComparison, CandidateComparison]:
     """Rows that are many for their neighbourhoods, and candidates that were found for them, in halves."""
-    x, y = (Rows.shared(side) for side in clustered(noise=0.4))
-    halves = [Rows.shared(side.own.half()) for side in (x, y)]
+    x, y = ((side) for side in clustered(noise=0.4))
+    halves = [(side.own.half()) for side in (x, y)]
     return ExactComparison(x, y), CandidateComparison(*halves, find_candidates(halves[0].own, halves[1].own))
 
 
@@ -390,8 +390,8 @@ def test_spoiled_candidates_are_told(compared):
 
 def test_rows_without_any_pair_are_told_in_plain_numbers():
     """Rows that all come twice: nobody is anybody's first choice, and of no pairs no share is right."""
-    x = Rows.shared(rows(6))
-    doubled = Rows.shared(x.own.repeat(2, 1))
+    x = rows(6)
+    doubled = x.own.repeat(2, 1)
     among = CandidateComparison(x, doubled, everything(6, 12, 0))
     match = among.match()
     assert not match.mutual.any()
@@ -411,7 +411,7 @@ def test_rows_in_halves_give_float32_of_the_same_numbers(n, seed):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rows_module, "_ROWS", 7)
         patch.setattr(rows_module, "_PART", 9)
-        held, plain = Rows.shared(half), Rows.shared(same)
+        held, plain = (half), (same)
         some = torch.randperm(n, generator=chance(seed))[: n // 2 + 1]
         taken = [
             (held.take(some), same[some]),

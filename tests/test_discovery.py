@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from kedge.runs.journal import Journal
 from sklearn.base import clone
 
 import kedge
 from kedge import AnchorDiscovery, Embeddings, InputError, Schedule
 from kedge.errors import NotFittedError
 from kedge.geometry import center_of, normalise
-from kedge.runs.journal import Journal
 from kedge.solving.fingerprints import fingerprints, similarity_profiles
 from kedge.solving.schedule import schedules_for
 from kedge.tasks import evaluate, gold_by_key, search
@@ -35,10 +35,10 @@ def test_learned_attributes_have_the_documented_shapes(fitted, words):
     assert a == 100
     assert fitted.anchors_y_.shape == fitted.anchor_confidence_.shape == fitted.anchor_is_seed_.shape == (a,)
     assert len(set(fitted.anchors_x_.tolist())) == len(set(fitted.anchors_y_.tolist())) == a
-    assert fitted.free_anchors_.shape == (a, y.dim)
-    np.testing.assert_allclose(np.linalg.norm(fitted.free_anchors_, axis=1), 1, rtol=1e-5)
+    assert fitted.y_.anchors["free"].shape == (a, y.dim)
+    np.testing.assert_allclose(np.linalg.norm(fitted.y_.anchors["free"], axis=1), 1, rtol=1e-5)
     assert fitted.match_.shape == fitted.confidence_.shape == (len(x),)
-    assert fitted.map_.shape == (x.dim, y.dim)
+    assert fitted.map_.dims == (x.dim, y.dim)
     assert fitted.pairs_.shape == (p, 2)
     assert len(np.unique(fitted.pairs_[:, 0])) == len(np.unique(fitted.pairs_[:, 1])) == p
     assert (np.diff(fitted.pair_confidence_) <= 0).all()
@@ -55,7 +55,7 @@ def test_learned_attributes_have_the_documented_shapes(fitted, words):
 def test_same_random_state_same_answer(fitted, words, word_seeds):
     again = AnchorDiscovery(n_anchors=100, device="cpu").fit(*words, word_seeds)
     np.testing.assert_array_equal(again.pairs_, fitted.pairs_)
-    np.testing.assert_array_equal(again.free_anchors_, fitted.free_anchors_)
+    np.testing.assert_array_equal(again.y_.anchors["free"], fitted.y_.anchors["free"])
     np.testing.assert_array_equal(again.confidence_, fitted.confidence_)
     assert again.health_ == fitted.health_
     other = AnchorDiscovery(n_anchors=100, device="cpu", random_state=1).fit(*words, word_seeds)
@@ -83,7 +83,7 @@ def test_a_noiseless_rotation_is_solved_completely(rotated):
     assert discovery.match_.tolist() == list(range(400))
     assert discovery.health_.map.verdict == "ok"
     np.testing.assert_array_equal(discovery.anchors_x_, discovery.anchors_y_)
-    np.testing.assert_allclose(discovery.transform_x(x), discovery.transform_y(y), atol=1e-3)
+    np.testing.assert_allclose(discovery.x_.relative(x), discovery.y_.relative(y), atol=1e-3)
     cosine = (discovery.translate(x) * y / np.linalg.norm(y, axis=1, keepdims=True)).sum(axis=1)
     assert cosine.min() > 0.95
 
@@ -183,9 +183,9 @@ def test_rows_without_a_counterpart_stay_without_one(words, word_seeds):
     assert len(everything.pairs_) > len(discovery.pairs_) + 50
     assert np.mean([a == b for a, b in everything.pair_keys_]) < precision - 0.02
     without = set(left.keys) - set(right.keys)
-    assert np.mean([key in discovery.unmatched_keys_x_ for key in without]) > 0.8
-    assert set(discovery.unmatched_keys_x_) | {a for a, _ in discovery.pair_keys_} == set(left.keys)
-    assert set(discovery.unmatched_keys_y_) | {b for _, b in discovery.pair_keys_} == set(right.keys)
+    assert np.mean([key in discovery.x_.unmatched_keys for key in without]) > 0.8
+    assert set(discovery.x_.unmatched_keys) | {a for a, _ in discovery.pair_keys_} == set(left.keys)
+    assert set(discovery.y_.unmatched_keys) | {b for _, b in discovery.pair_keys_} == set(right.keys)
 
 
 @pytest.mark.thorough
@@ -209,7 +209,7 @@ def test_anchors_can_be_given_or_spread(words, word_seeds):
         np.fill_diagonal(similarity, -1)
         return similarity[15:].max(axis=1).mean()
 
-    assert closest(spread.anchor_vectors_) < closest(by_chance.anchor_vectors_)
+    assert closest(spread.x_.anchors["free"]) < closest(by_chance.x_.anchors["free"])
 
 
 def test_more_seeds_than_anchors(rotated):
@@ -221,19 +221,19 @@ def test_more_seeds_than_anchors(rotated):
 
 def test_new_vectors_and_kinds_of_anchors(fitted, words):
     x, y = words
-    assert fitted.transform_x(x.vectors[:7]).shape == (7, 100)
-    assert fitted.transform_y(y.vectors[:7], anchors="snapped").shape == (7, 100)
-    assert fitted.transform_x(x.vectors[:7], anchors="seeds").shape == (7, 15)
-    assert fitted.transform_y(torch.from_numpy(y.vectors[:7].copy())).shape == (7, 100)
+    assert fitted.x_.relative(x.vectors[:7]).shape == (7, 100)
+    assert fitted.y_.relative(y.vectors[:7], anchors="snapped").shape == (7, 100)
+    assert fitted.x_.relative(x.vectors[:7], anchors="seeds").shape == (7, 15)
+    assert fitted.y_.relative(torch.from_numpy(y.vectors[:7].copy())).shape == (7, 100)
     translated = fitted.translate(x)
     targets = y.vectors[y.rows(x.keys)]
     nearest = (translated @ (y.vectors / np.linalg.norm(y.vectors, axis=1, keepdims=True)).T).argmax(axis=1)
-    assert np.mean(nearest == y.rows(x.keys)) > 0.9  # in Y's own, uncenterd coordinates
+    assert np.mean(nearest == y.rows(x.keys)) > 0.9  # in Y's own, uncentered coordinates
     assert translated.shape == targets.shape
     with pytest.raises(InputError, match="vectors: has 3 dimensions, X of this run has 300"):
         fitted.translate(np.ones((2, 3)))
     with pytest.raises(InputError, match="one of free, snapped, seeds, got 'best'"):
-        fitted.transform_y(y, anchors="best")
+        fitted.y_.relative(y, anchors="best")
 
 
 def test_search_finds_the_same_word(fitted, words):
@@ -244,7 +244,7 @@ def test_search_finds_the_same_word(fitted, words):
 
 def test_search_ranks_by_likelihood_and_shows_cosines(fitted, words):
     x, y = words
-    left, right = fitted.shared_x(x), fitted.shared_y(y)
+    left, right = fitted.x_.shared(x), fitted.y_.shared(y)
     ratios = left @ right.T
     weighted = [side[:, :-2] / np.linalg.norm(side[:, :-2], axis=1, keepdims=True) for side in (left, right)]
     found = search(fitted, x, y, x.keys[:50], k=20)
@@ -271,7 +271,7 @@ def test_without_centering(rotated):
     x, y = rotated()
     seeds = [(row, row) for row in range(15)]
     discovery = AnchorDiscovery(n_anchors=50, center=False, device="cpu").fit(x, y[:, :12], seeds)
-    assert discovery.center_x_ is None
+    assert discovery.x_.center is None
     assert discovery.translate(x).shape == (300, 12)
 
 
@@ -401,7 +401,7 @@ def test_tiny_spaces_do_not_crash_and_are_not_called_aligned(rotated, n):
     assert discovery.health_.map.verdict == "uncertain"
     assert "Nothing can be said" in discovery.health_.map.reason
     assert discovery.confidence_.max() == 0
-    assert np.isfinite(discovery.free_anchors_).all()
+    assert np.isfinite(discovery.y_.anchors["free"]).all()
     assert np.isfinite(discovery.confidence_).all()
 
 
@@ -430,7 +430,7 @@ def test_rows_that_all_come_twice_have_no_match_and_no_nonsense(rotated):
         assert discovery.health_.map.verdict != "ok"
         assert len(discovery.pairs_) == 0
         assert np.isfinite(discovery.map_).all()
-        assert np.isfinite(discovery.free_anchors_).all()
+        assert np.isfinite(discovery.y_.anchors["free"]).all()
 
 
 @pytest.mark.thorough

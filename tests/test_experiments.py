@@ -230,7 +230,7 @@ def test_reviews_by_transformers_models(tmp_path, capsys, made_up_reviews, make_
     assert ".64 / .43" in first.out
     assert "weighted F1" in (tmp_path / "out/reviews.md").read_text() or "Weighted F1" in first.out
     summary = json.loads((tmp_path / "out/reviews.json").read_text())["amazon"]["summary"]
-    # The first token of an untrained network tells stars apart well within a language, wherever it is trained.
+    # The first token of an untrained network separates stars well within a language, wherever it is trained.
     assert summary["scores"]["GT"]["en<-en"]["weighted_f1"]["mean"] > 0.4
     assert set(summary["scores"]) == {"GT", "Seed", "Found"}
     assert len(list((tmp_path / "out/encoded").glob("*.npy"))) == 2, "what was encoded is kept"

@@ -26,7 +26,7 @@ INPUTS = {"x": {"file": "new.npz", "sha256": "0"}, "y": {"file": "old.npz", "sha
 
 
 @pytest.fixture(scope="module")
-def uncenterd(fitted) -> AnchorDiscovery:
+def uncentered(fitted) -> AnchorDiscovery:
     """The same run, as if nothing had been taken off its spaces."""
     found = copy.copy(fitted).set_params(center=False)
     found.center_x_ = found.center_y_ = None
@@ -35,13 +35,13 @@ def uncenterd(fitted) -> AnchorDiscovery:
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory, fitted, uncenterd) -> dict[str, Path]:
+def runs(tmp_path_factory, fitted, uncentered) -> dict[str, Path]:
     """Folders of both runs."""
     path = tmp_path_factory.mktemp("runs")
-    centerd = copy.copy(fitted)
-    centerd.save(path / "centerd", extra={"inputs": INPUTS})
-    uncenterd.save(path / "uncenterd")
-    return {name: path / name for name in ("centerd", "uncenterd")}
+    centered = copy.copy(fitted)
+    centered.save(path / "centered", extra={"inputs": INPUTS})
+    uncentered.save(path / "uncentered")
+    return {name: path / name for name in ("centered", "uncentered")}
 
 
 def run(*arguments) -> int:
@@ -102,9 +102,9 @@ def test_one_vector_is_translated_as_among_others(fitted, words, back, scale):
             assert_alike(alone, expected, 1e-6)
 
 
-@pytest.mark.parametrize("centering", ["centerd", "uncenterd"])
-def test_translation_is_the_map_and_the_way_back_to_the_sphere(fitted, uncenterd, words, centering):
-    discovery = {"centerd": fitted, "uncenterd": uncenterd}[centering]
+@pytest.mark.parametrize("centering", ["centered", "uncentered"])
+def test_translation_is_the_map_and_the_way_back_to_the_sphere(fitted, uncentered, words, centering):
+    discovery = {"centered": fitted, "uncentered": uncentered}[centering]
     center = None if discovery.center_y_ is None else torch.from_numpy(discovery.center_y_)
     plain = denormalise(torch.from_numpy(discovery.map_x(words[0])), center).numpy()
     np.testing.assert_allclose(discovery.translate(words[0]), plain, atol=1e-6)
@@ -156,16 +156,16 @@ def test_what_is_no_vector_is_refused(fitted, vector, message):
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
-@pytest.mark.parametrize("centering", ["centerd", "uncenterd"])
+@pytest.mark.parametrize("centering", ["centered", "uncentered"])
 @pytest.mark.parametrize(("back", "scale"), WAYS)
 def test_printed_lines_translate_by_numpy_alone(
-    fitted, uncenterd, runs, words, tmp_path, capsys, suffix, centering, back, scale
+    fitted, uncentered, runs, words, tmp_path, capsys, suffix, centering, back, scale
 ):
     file = tmp_path / f"map{suffix}"
     lines = lines_for(capsys, runs[centering], "--to", "numpy", "-o", file, *options(back, scale))
     queries = queries_of(words, back=back)
     found, modules = use(lines, tmp_path, queries)
-    discovery = {"centerd": fitted, "uncenterd": uncenterd}[centering]
+    discovery = {"centered": fitted, "uncentered": uncentered}[centering]
     expected = translated(discovery, queries, back=back, scale=scale)
     assert_alike(found, expected)
     assert "numpy" in modules
@@ -176,15 +176,15 @@ def test_printed_lines_translate_by_numpy_alone(
     assert_alike(one, expected[3])
 
 
-@pytest.mark.parametrize("centering", ["centerd", "uncenterd"])
+@pytest.mark.parametrize("centering", ["centered", "uncentered"])
 @pytest.mark.parametrize(("back", "scale"), WAYS)
-def test_onnxruntime_translates_alike(fitted, uncenterd, runs, words, tmp_path, centering, back, scale):
+def test_onnxruntime_translates_alike(fitted, uncentered, runs, words, tmp_path, centering, back, scale):
     onnxruntime = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnx")
     file = tmp_path / "map.onnx"
     assert run("export", runs[centering], "--to", "onnx", "-o", file, *options(back, scale)) == 0
     session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
-    discovery = {"centerd": fitted, "uncenterd": uncenterd}[centering]
+    discovery = {"centered": fitted, "uncentered": uncentered}[centering]
     queries = queries_of(words, back=back)
     expected = translated(discovery, queries, back=back, scale=scale)
     for count in (len(queries), 1, 7):  # the number of rows is open
@@ -198,7 +198,7 @@ def test_onnxruntime_translates_alike(fitted, uncenterd, runs, words, tmp_path, 
 def test_printed_lines_for_onnx_need_no_torch(fitted, runs, words, tmp_path, capsys):
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnx")
-    lines = lines_for(capsys, runs["centerd"], "-o", tmp_path / "map.onnx")
+    lines = lines_for(capsys, runs["centered"], "-o", tmp_path / "map.onnx")
     found, modules = use(lines, tmp_path, words[0].vectors[:9])
     assert_alike(found, fitted.translate(words[0].vectors[:9]))
     assert not {"torch", "kedge", "onnx"} & modules
@@ -222,7 +222,7 @@ def test_files_hold_plain_arrays_and_say_where_they_are_from(fitted, runs, tmp_p
     }  # fmt: skip
     shapes = {"matrix": (100, 300), "source_center": (100,), "target_center": (300,), "length": ()}
     for name in ("map.npz", "map.safetensors"):
-        assert run("export", runs["centerd"], "-o", tmp_path / name, "--back", "--scale", "raw") == 0
+        assert run("export", runs["centered"], "-o", tmp_path / name, "--back", "--scale", "raw") == 0
     with np.load(tmp_path / "map.npz", allow_pickle=False) as arrays:
         assert json.loads(str(arrays["about"])) == about
         assert {name: arrays[name].shape for name in set(arrays.files) - {"about"}} == shapes
@@ -244,13 +244,13 @@ def test_the_same_run_gives_the_same_bytes(fitted):
 
 def test_export_tells_what_was_written(fitted, runs, tmp_path, capsys):
     file = tmp_path / "map.npz"
-    assert run("export", runs["centerd"], "-o", file) == 0
+    assert run("export", runs["centered"], "-o", file) == 0
     captured = capsys.readouterr()
     assert captured.out.startswith(
         f"translation of X to Y, 300 to 100 dimensions, in {file}\nuse it so:\n\nimport numpy"
     )
     assert f"Y's own vectors have mean length {fitted.length_y_:.4g}: compare by cosine" in captured.err
-    assert run("export", runs["centerd"], "-o", file, "--overwrite", "--scale", "raw", "--json") == 0
+    assert run("export", runs["centered"], "-o", file, "--overwrite", "--scale", "raw", "--json") == 0
     captured = capsys.readouterr()
     result = json.loads(captured.out)
     assert result.pop("about")["source_file"] == "new.npz"
@@ -273,10 +273,10 @@ def test_export_warns_of_a_map_that_is_not_right(fitted, tmp_path, capsys):
 def test_export_replaces_a_file_only_if_asked_to(runs, tmp_path, capsys):
     file = tmp_path / "map.npz"
     file.write_bytes(b"mine")
-    assert run("export", runs["centerd"], "-o", file) == 2
+    assert run("export", runs["centered"], "-o", file) == 2
     assert "map.npz: already exists; choose another name, or replace it by --overwrite" in (capsys.readouterr().err)
     assert file.read_bytes() == b"mine"
-    assert run("export", runs["centerd"], "-o", file, "--overwrite") == 0
+    assert run("export", runs["centered"], "-o", file, "--overwrite") == 0
     assert np.load(file)["matrix"].shape == (300, 100)
     assert [path.name for path in tmp_path.iterdir()] == ["map.npz"]
 
@@ -296,25 +296,84 @@ def test_export_replaces_a_file_only_if_asked_to(runs, tmp_path, capsys):
     ],
 )
 def test_export_refuses_what_it_cannot_write(runs, tmp_path, capsys, name, more, message):
-    assert run("export", runs["centerd"], "-o", tmp_path / name, *more) == 2
+    assert run("export", runs["centered"], "-o", tmp_path / name, *more) == 2
     assert message in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 
 def test_export_says_how_to_get_onnx(runs, tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnx", None)
-    assert run("export", runs["centerd"], "-o", tmp_path / "map.onnx") == 2
+    assert run("export", runs["centered"], "-o", tmp_path / "map.onnx") == 2
     assert "ONNX files need onnx: pip install 'kedge[onnx]'" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 
-def test_zeros_come_out_as_nan(fitted, tmp_path):
+UNUSABLE = {
+    "zero": np.zeros(300),
+    "negative zero": np.full(300, -0.0),
+    "NaN": np.full(300, np.nan),
+    "one NaN": np.r_[np.nan, np.ones(299)],
+    "NaN at the end": np.r_[np.ones(299), np.nan],
+    "NaN among zeros": np.r_[np.zeros(299), np.nan],
+    "infinity": np.r_[np.inf, np.ones(299)],
+    "less than nothing": np.r_[np.ones(299), -np.inf],
+    "NaN and infinity": np.r_[np.inf, np.nan, np.ones(298)],
+}
+
+
+@pytest.fixture(scope="module")
+def session(fitted):
+    """The exported model in onnxruntime, as it optimises it."""
     onnxruntime = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnx")
-    (tmp_path / "map.onnx").write_bytes(export_bytes(fitted.translation(), about_translation(fitted), ".onnx"))
-    session = onnxruntime.InferenceSession(tmp_path / "map.onnx", providers=["CPUExecutionProvider"])
-    (found,) = session.run(None, {"vectors": np.zeros((1, 300), dtype=np.float32)})
-    assert np.isnan(found).all()
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4  # the error is raised, and need not be logged too
+    model = export_bytes(fitted.translation(), about_translation(fitted), ".onnx")
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+@pytest.mark.parametrize("wrong", UNUSABLE.values(), ids=UNUSABLE)
+def test_onnx_refuses_what_translate_refuses(fitted, words, session, wrong):
+    good = words[0].vectors[:5]
+    for rows in ([wrong], [*good, wrong], [wrong, *good], [*good[:2], wrong, *good[2:], wrong]):
+        vectors = np.asarray(rows, dtype=np.float32)
+        with pytest.raises(InputError, match="is a zero vector|has NaN or infinite values"):
+            fitted.translate(vectors)
+        with pytest.raises(Exception, match="vectors_must_be_finite_and_not_zero.*out of data bounds"):
+            session.run(["translated"], {"vectors": vectors})
+    (found,) = session.run(["translated"], {"vectors": good})  # it goes on
+    assert_alike(found, fitted.translate(good))
+
+
+def test_onnx_takes_all_that_translate_takes(fitted, words, session):
+    extremes = np.zeros((4, 300), dtype=np.float32)
+    extremes[0, 7], extremes[1, 7], extremes[2] = 1e-45, 3e38, 3e38  # the tiniest number, and the largest squares
+    extremes[3] = fitted.center_x_
+    (found,) = session.run(["translated"], {"vectors": extremes})
+    assert_alike(found, fitted.translate(extremes))
+    (none,) = session.run(["translated"], {"vectors": np.empty((0, 300), dtype=np.float32)})
+    assert none.shape == (0, 100)
+
+
+def test_onnx_translates_what_is_mapped_to_nothing(fitted):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    nowhere = fitted.translation()._replace(matrix=np.zeros((300, 100), dtype=np.float32))
+    model = export_bytes(nowhere, about_translation(fitted), ".onnx")
+    vectors = np.ones((2, 300), dtype=np.float32)
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    (found,) = session.run(["translated"], {"vectors": vectors})
+    assert_alike(found, nowhere.carry(vectors))
+
+
+@pytest.mark.parametrize("wrong", UNUSABLE.values(), ids=UNUSABLE)
+def test_printed_lines_refuse_what_translate_refuses(runs, words, tmp_path, capsys, monkeypatch, wrong):
+    monkeypatch.chdir(tmp_path)
+    scope: dict = {}
+    exec(lines_for(capsys, runs["centerd"], "-o", "map.npz"), scope)
+    for vectors in (wrong, [*words[0].vectors[:2], wrong]):
+        with pytest.raises(ValueError, match="vectors must be finite and not zero"):
+            scope["translate"](np.asarray(vectors, dtype=np.float32))
 
 
 def test_an_unknown_suffix_is_refused(fitted):
@@ -329,7 +388,7 @@ def test_the_page_shows_the_lines_that_are_printed(runs, tmp_path, capsys):
         pytest.skip(f"{PAGE.name} does not show them")
     for block in blocks:
         file = re.search(r'"([\w-]+\.(?:npz|safetensors|onnx))"', block)[1]
-        printed = lines_for(capsys, runs["centerd"], "-o", tmp_path / file)
+        printed = lines_for(capsys, runs["centered"], "-o", tmp_path / file)
         assert without_sizes(printed) in without_sizes(block)
 
 

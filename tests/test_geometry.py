@@ -46,8 +46,8 @@ def test_center_and_normalise_agree_with_numpy():
     vectors = gaussian(50, 6) + 1
     scaled = vectors.numpy() / np.linalg.norm(vectors.numpy(), axis=1, keepdims=True)
     np.testing.assert_allclose(center_of(vectors), scaled.mean(axis=0), rtol=1e-5)
-    centerd = scaled - scaled.mean(axis=0)
-    expected = centerd / np.linalg.norm(centerd, axis=1, keepdims=True)
+    centered = scaled - scaled.mean(axis=0)
+    expected = centered / np.linalg.norm(centered, axis=1, keepdims=True)
     np.testing.assert_allclose(normalise(vectors, center_of(vectors)), expected, atol=1e-6)
     np.testing.assert_allclose(normalise(vectors, None), scaled, rtol=1e-5)
 

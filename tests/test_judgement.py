@@ -7,13 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from kedge.runs.journal import Journal
 
 from kedge import AnchorDiscovery, Embeddings, Schedule
 from kedge.judging.judge import Judge
 from kedge.judging.recognition import Recognition
-from kedge.matching import Rows
 from kedge.matching.problem import Problem
-from kedge.runs.journal import Journal
 
 
 @pytest.mark.thorough
@@ -41,7 +40,7 @@ def test_unrelated_spaces_have_no_map_and_no_pairs(words):
     discovery = AnchorDiscovery(n_anchors=50, device="cpu").fit(words[0], noise, seeds)
     assert discovery.health_.map.verdict == "failed"
     assert len(discovery.pairs_) == 0  # no pair is invented
-    assert len(discovery.unmatched_keys_x_) == 2000
+    assert len(discovery.x_.unmatched_keys) == 2000
 
 
 def test_health_says_what_it_measured(fitted):
@@ -73,7 +72,7 @@ def test_with_nothing_in_common_the_map_is_right_and_no_pairs_are_listed(words):
         assert health.pairs.verdict == "failed", disjoint
         assert health.overlap.x.low <= 15 / 900 <= health.overlap.x.high, disjoint
         keys = [x.keys[row] for row in unseen]
-        near = discovery.shared_x(x.take(unseen)) @ discovery.shared_y(y.take(y.rows(keys))).T
+        near = discovery.x_.shared(x.take(unseen)) @ discovery.y_.shared(y.take(y.rows(keys))).T
         assert (near.argmax(axis=1) == np.arange(len(keys))).mean() > 0.5, disjoint
     assert "nothing in common" in health.pairs.reason
 
@@ -112,7 +111,7 @@ def test_seeds_that_are_close_but_wrong_are_told_in_the_order_of_doubt(words, wo
     near, far = ("mother", "father"), ("music", "water")
     assert all(left in x.row_of and right in y.row_of for left, right in (near, far))
     discovery = AnchorDiscovery(n_anchors=50, device="cpu").fit(x, y, [*good, near, far])
-    closer = dict(zip(discovery.seed_keys_, discovery.seed_closer_.tolist(), strict=True))
+    closer = dict(zip(discovery.seed_keys_, discovery.seed_rank_.tolist(), strict=True))
     assert 0 < closer[near] < closer[far]
     assert max(closer[seed] for seed in good) < closer[near]
 
@@ -136,10 +135,10 @@ def test_confidence_separates_right_from_wrong(words, word_seeds):
 class Fixed(Judge):
     """A judge of rows that recognise each other as told, and of a map that stands as told."""
 
-    def __init__(self, recognised, standing=None, seeds=15, centerd=True, rows=100, illusion=0.0):
-        space = Rows.shared(torch.eye(rows))
+    def __init__(self, recognised, standing=None, seeds=15, centered=True, rows=100, illusion=0.0):
+        space = torch.eye(rows)
         chosen = torch.arange(seeds)
-        super().__init__(Problem(space, space, chosen, chosen, 2**20, centerd), 0, Journal())
+        super().__init__(Problem(space, space, chosen, chosen, 2**20, centered), 0, Journal())
         self._told = Recognition(recognised * rows, 0.01 * rows, rows, rows), standing
         self.__dict__["_illusion"] = illusion
 
@@ -171,8 +170,8 @@ def test_the_reasons_say_what_was_measured():
 def test_the_advice_fits_what_was_done():
     failed = (0.0, 0.0)
     assert "there were 2, 15 are enough" in Fixed(0.0, failed, seeds=2).judge(None, None).answer.advice
-    assert "Center the spaces" in Fixed(0.0, failed, centerd=False).judge(None, None).answer.advice
-    assert "Center the spaces" in Fixed(0.0, centerd=False, rows=20).judge(None, None).answer.advice
+    assert "Center the spaces" in Fixed(0.0, failed, centered=False).judge(None, None).answer.advice
+    assert "Center the spaces" in Fixed(0.0, centered=False, rows=20).judge(None, None).answer.advice
     assert "check that they are right" in Fixed(0.0, failed).judge(None, None).answer.advice
     assert "whose place you know" in Fixed(0.0, (0.2, 0.2)).judge(None, None).answer.advice
 

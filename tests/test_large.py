@@ -15,15 +15,15 @@ import torch
 from conftest import rotated_spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kedge.runs.journal import Journal
 
 from kedge import AnchorDiscovery, Embeddings, InputError, Schedule, load, read_embeddings, write_embeddings
 from kedge.cli.main import main
 from kedge.estimators.devices import load_normalised
 from kedge.geometry import center_of, nearest_rotation, normalise, principal_axes, unit
-from kedge.matching import DEFAULT_BUDGET, Rows, balanced, candidates, epsilon_schedule, transport_step
+from kedge.matching import DEFAULT_BUDGET, balanced, candidates, epsilon_schedule, transport_step
 from kedge.matching.problem import Problem
 from kedge.runs.checkpoint import Checkpoint
-from kedge.runs.journal import Journal
 from kedge.solving import annealing
 from kedge.solving import attempts as alternation
 from kedge.solving.annealing import anneal
@@ -112,7 +112,7 @@ def test_a_discovery_through_candidates_finds_what_an_exact_one_does(approximate
     assert found.health_.map.verdict == found.health_.pairs.verdict == "ok"
     assert found.health_.map.score == pytest.approx(exact.health_.map.score, abs=0.05)
     assert found.pair_confidence_.mean() == pytest.approx(exact.pair_confidence_.mean(), abs=0.02)
-    assert (found.anchor_vectors_.dtype, found.map_.dtype) == (np.float32, np.float32)
+    assert (found.x_.anchors["free"].dtype, found.map_.dtype) == (np.float32, np.float32)
     assert found.candidate_recall_.checked == ROWS
     assert found.candidate_recall_.share > 0.98
     assert found.candidate_recall_.share_of_pairs >= found.candidate_recall_.share
@@ -284,7 +284,7 @@ def test_rows_are_held_in_halves_only_where_they_are_many(rotated):
 
 def as_problem(x, y, seeds=()) -> Problem:
     known = torch.tensor(seeds, dtype=torch.int64).reshape(-1, 2).T.contiguous()
-    left, right_ = (Rows.shared(unit(torch.as_tensor(side))) for side in (x, y))
+    left, right_ = ((unit(torch.as_tensor(side))) for side in (x, y))
     return Problem(left, right_, *known, DEFAULT_BUDGET)
 
 
@@ -546,7 +546,7 @@ def test_a_fit_from_half_files_is_that_of_the_same_numbers(half_files, tmp_path)
     seeds = [(f"r{row}", f"r{row}") for row in range(15)]
     found, expected = (AnchorDiscovery(n_anchors=20, device="cpu").fit(*pair, seeds) for pair in (halves, plain))
     assert_same_result(found, expected)
-    assert found.length_x_ == expected.length_x_
+    assert found.x_.mean_norm == expected.x_.mean_norm
     for use in ("translate", "shared_x", "transform_x", "map_x", "normalise_x"):
         results = [getattr(found, use)(space) for space in (halves[0], plain[0])]
         assert [result.dtype for result in results] == [np.float32] * 2

@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from kedge.runs.journal import Journal
 
 from kedge import AnchorDiscovery, InputError, PaperSettings
 from kedge.geometry import least_squares_on_sphere, relative, unit
-from kedge.matching import Rows
 from kedge.matching.problem import Problem
-from kedge.runs.journal import Journal
 from kedge.solving.paper import _initial_anchors, optimise_anchors
 from kedge.tasks import evaluate, gold_by_key
 
@@ -48,14 +47,14 @@ def test_from_the_seeds_it_finds_what_from_noise_it_does_not(some_words, center)
     losses = [step.figures["loss"] for step in started.history_]
     assert losses[-1] < losses[0]
     assert started.n_iter_ == 60
-    np.testing.assert_allclose(np.linalg.norm(started.free_anchors_, axis=1), 1, rtol=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(started.y_.anchors["free"], axis=1), 1, rtol=1e-5)
 
 
 def test_with_the_true_match_it_reaches_the_constrained_optimum(rotated):
     """With a match that is right, Adam on the sphere ends where the closed form is, and not where it started."""
     x, y = (unit(torch.from_numpy(v)) for v in rotated(n=200, dim=8, noise=0.02))
     rows = torch.arange(200)
-    problem = Problem(Rows.shared(x), Rows.shared(y), rows[:50], rows[:50], 2**28)
+    problem = Problem((x), (y), rows[:50], rows[:50], 2**28)
     settings = PaperSettings(steps=300)
     generator = torch.Generator().manual_seed(0)
     start = _initial_anchors(problem, rows[100:120], "seeds", generator)
@@ -81,4 +80,4 @@ def test_noise_needs_seeds_among_the_anchors(some_words):
 @pytest.mark.thorough
 def test_the_same_random_state_gives_the_same_anchors(some_words):
     first, second = (run_paper(some_words, "random", steps=3) for _ in range(2))
-    np.testing.assert_array_equal(first.free_anchors_, second.free_anchors_)
+    np.testing.assert_array_equal(first.y_.anchors["free"], second.y_.anchors["free"])

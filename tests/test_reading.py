@@ -66,10 +66,10 @@ def test_the_map_is_never_worse_than_what_the_known_pairs_alone_give(words, know
     queries, index = x.vectors[x.rows(asked)], unit(torch.from_numpy(right.vectors.copy()))
     own = torch.from_numpy(right.rows(asked))
     moments = moments_of(
-        torch.from_numpy(discovery.normalise_x(left.vectors[:known])),
-        torch.from_numpy(discovery.normalise_y(right.vectors[:known])),
+        torch.from_numpy(discovery.x_.normalise(left.vectors[:known])),
+        torch.from_numpy(discovery.y_.normalise(right.vectors[:known])),
     )
-    normalised, rows = discovery.normalise_x(queries), torch.from_numpy(discovery.normalise_y(right))
+    normalised, rows = discovery.x_.normalise(queries), torch.from_numpy(discovery.y_.normalise(right))
 
     def first(carried, among):
         return float(((unit(carried) @ among.T).argmax(dim=1) == own).double().mean())
@@ -91,7 +91,7 @@ def test_pairs_and_search_tell_one_story_where_rows_are_few(words):
     found = search(discovery, few, y, [left for left, _ in surest], k=1)
     assert np.mean([left == right for left, right in surest]) > 0.97
     assert np.mean([found[left][0].key == right for left, right in surest]) > 0.97
-    nearest = (discovery.map_x(few.take(few.rows([left for left, _ in surest]))) @ discovery.normalise_y(y).T).argmax(
+    nearest = (discovery.map_x(few.take(few.rows([left for left, _ in surest]))) @ discovery.y_.normalise(y).T).argmax(
         axis=1
     )
     assert np.mean([y.keys[row] == right for row, (_, right) in zip(nearest, surest, strict=True)]) > 0.9
@@ -100,8 +100,8 @@ def test_pairs_and_search_tell_one_story_where_rows_are_few(words):
 def test_shared_coordinates_find_more_than_the_map(fitted, words):
     x, y = words
     truth = y.rows(x.keys)
-    by_shared = (fitted.shared_x(x) @ fitted.shared_y(y).T).argmax(axis=1)
-    by_map = (fitted.map_x(x) @ fitted.normalise_y(y).T).argmax(axis=1)
+    by_shared = (fitted.x_.shared(x) @ fitted.y_.shared(y).T).argmax(axis=1)
+    by_map = (fitted.map_x(x) @ fitted.y_.normalise(y).T).argmax(axis=1)
     assert np.mean(by_shared == truth) >= np.mean(by_map == truth)
     assert np.mean(by_shared == truth) > 0.98
     assert fitted.model_.information > 10
@@ -109,7 +109,7 @@ def test_shared_coordinates_find_more_than_the_map(fitted, words):
 
 def test_translating_back_and_at_full_length(fitted, words):
     x, y = words
-    back = fitted.translate_back(y)
+    back = fitted.translate(y, back=True)
     own = x.vectors[x.rows(y.keys)]
     nearest = (back @ (x.vectors / np.linalg.norm(x.vectors, axis=1, keepdims=True)).T).argmax(axis=1)
     assert np.mean(nearest == x.rows(y.keys)) > 0.9
@@ -124,7 +124,7 @@ def test_translating_back_and_at_full_length(fitted, words):
 def test_the_map_says_how_well_it_searches(fitted):
     for scores in fitted.map_scores_.values():
         assert scores["kind"]
-        assert 0.8 < scores["own_rank"] <= 1
+        assert 0.8 < scores["mrr"] <= 1
         assert 0.2 < scores["overlap"] <= 1
 
 
@@ -133,17 +133,19 @@ def test_whitening_is_stored_and_applied_to_new_vectors(whitened, words, tmp_pat
     x, y = words
     assert whitened.whitening_ == 0.5
     assert whitened.health_.map.verdict == "ok"
-    relative_x, relative_y = whitened.transform_x(x.vectors[:5]), whitened.transform_y(y.vectors[:5])
-    spread = np.linalg.eigvalsh(np.cov(whitened.describe_x(x).T))
-    plain = np.linalg.eigvalsh(np.cov(whitened.normalise_x(x).T))
+    relative_x, relative_y = whitened.x_.relative(x.vectors[:5]), whitened.y_.relative(y.vectors[:5])
+    spread = np.linalg.eigvalsh(np.cov(whitened.x_.whiten(x).T))
+    plain = np.linalg.eigvalsh(np.cov(whitened.x_.normalise(x).T))
     assert spread[-1] / np.median(spread) < 0.5 * plain[-1] / np.median(plain)
     whitened.require_spaces(x, y)
     whitened.save(tmp_path / "run")
     again = load(tmp_path / "run")
-    np.testing.assert_array_equal(again.transform_x(x.vectors[:5]), relative_x)
-    np.testing.assert_array_equal(again.transform_y(y.vectors[:5]), relative_y)
-    np.testing.assert_array_equal(again.shared_x(x.vectors[:5]), whitened.shared_x(x.vectors[:5]))
-    np.testing.assert_array_equal(again.translate_back(y.vectors[:5]), whitened.translate_back(y.vectors[:5]))
+    np.testing.assert_array_equal(again.x_.relative(x.vectors[:5]), relative_x)
+    np.testing.assert_array_equal(again.y_.relative(y.vectors[:5]), relative_y)
+    np.testing.assert_array_equal(again.x_.shared(x.vectors[:5]), whitened.x_.shared(x.vectors[:5]))
+    np.testing.assert_array_equal(
+        again.translate(y.vectors[:5], back=True), whitened.translate(y.vectors[:5], back=True)
+    )
     assert again.whitening_ == 0.5
     assert again.map_scores_ == whitened.map_scores_
 

@@ -8,7 +8,7 @@ import torch
 
 from kedge import AnchorDiscovery
 from kedge.geometry import coloured_rotation, nearest_rotation, unit
-from kedge.matching import DEFAULT_BUDGET, Rows
+from kedge.matching import DEFAULT_BUDGET
 from kedge.matching.problem import Problem
 from kedge.models.soft_pairs import PAIRS_PER_ROW, soft_cross
 
@@ -17,7 +17,7 @@ EPSILON, ROUNDS = 0.03, 4
 
 def problem_of(x, y, seeds) -> Problem:
     pairs = torch.tensor(seeds, dtype=torch.int64).reshape(-1, 2).T
-    return Problem(Rows.shared(x), Rows.shared(y), pairs[0], pairs[1], DEFAULT_BUDGET, centerd=False)
+    return Problem((x), (y), pairs[0], pairs[1], DEFAULT_BUDGET, centered=False)
 
 
 def by_stored_plans(problem: Problem, start: torch.Tensor) -> torch.Tensor:
@@ -59,7 +59,7 @@ def test_with_no_item_in_common_the_map_is_a_soft_one_and_carries_unseen_rows(wo
     ours, theirs, unseen = keys[:815], [*keys[:15], *keys[815:1600]], keys[1600:]
     first, second = x.take(x.rows(ours)), y.take(y.rows(theirs))
     discovery = AnchorDiscovery(n_anchors=50, device="cpu").fit(first, second, [(key, key) for key in keys[:15]])
-    assert discovery.map_scores_["map"] == {"kind": "soft coloured rotation", "own_rank": None, "overlap": None}
+    assert discovery.map_scores_["map"] == {"kind": "soft coloured rotation", "mrr": None, "overlap": None}
     assert discovery.map_scores_["map_back"]["kind"] == "soft coloured rotation"
     index = y.vectors[y.rows(unseen)]
     index = index / np.linalg.norm(index, axis=1, keepdims=True)

@@ -34,7 +34,7 @@ def test_everything_comes_back(fitted, words, run):
                 assert ours == theirs or name == "provenance_", name
     assert again.get_params() == fitted.get_params()
     np.testing.assert_array_equal(again.translate(words[0]), fitted.translate(words[0]))
-    np.testing.assert_array_equal(again.transform_y(words[1]), fitted.transform_y(words[1]))
+    np.testing.assert_array_equal(again.y_.relative(words[1]), fitted.y_.relative(words[1]))
 
 
 def test_a_loaded_run_can_be_saved_again(fitted, tmp_path):

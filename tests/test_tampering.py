@@ -50,7 +50,7 @@ def states(originals, tmp_path) -> Path:
 
 def assert_sound(found: AnchorDiscovery) -> None:
     """What every discovery that is used must be."""
-    n, m = len(found.match_), len(found.pairs_) + len(found.unmatched_keys_y_)
+    n, m = len(found.match_), len(found.pairs_) + len(found.y_.unmatched_keys)
     for name, rows in (("match_", m), ("anchors_x_", n), ("anchors_y_", m)):
         assert ((getattr(found, name) >= 0) & (getattr(found, name) < rows)).all(), name
     for name in ("confidence_", "pair_confidence_", "anchor_confidence_"):
@@ -58,8 +58,8 @@ def assert_sound(found: AnchorDiscovery) -> None:
     for answer in (found.health_.map, found.health_.pairs):
         assert 0 <= answer.score <= 1
         assert answer.verdict in ("ok", "uncertain", "failed")
-    assert len({x for x, _ in found.pair_keys_} | set(found.unmatched_keys_x_)) == n
-    for array in (found.map_, found.free_anchors_, found.seed_closer_):
+    assert len({x for x, _ in found.pair_keys_} | set(found.x_.unmatched_keys)) == n
+    for array in (found.map_, found.y_.anchors["free"], found.seed_rank_):
         assert np.isfinite(array).all()
     assert str(found.health_.overlap)
 

@@ -61,8 +61,8 @@ def main() -> int:
     for name, counts in outcomes.items():
         print(f"{name:18}", "  ".join(f"{outcome} {count:,}" for outcome, count in sorted(counts.items())))
     total: Counter[str] = sum(outcomes.values(), Counter())
-    told = ", ".join(f"{outcome} {count:,}" for outcome, count in sorted(total.items()))
-    print(f"{sum(total.values()):,} inputs with seed {arguments.seed}: {told}")
+    shown = ", ".join(f"{outcome} {count:,}" for outcome, count in sorted(total.items()))
+    print(f"{sum(total.values()):,} inputs with seed {arguments.seed}: {shown}")
     return int(bool(total["failed"]))
 
 
@@ -128,7 +128,7 @@ class _Worker:
 
 
 def _work(pipe: Any, at: Synchronized[int], seed: int, failures: Path) -> None:
-    """Read inputs until one has taken so much memory that the next could not be told from it."""
+    """Read inputs until one has taken so much memory that the next could not be distinguished from it."""
     resource.setrlimit(resource.RLIMIT_AS, (_HARD_LIMIT_BYTES, _HARD_LIMIT_BYTES))
     with _workplace() as folder:
         while True:
@@ -229,7 +229,7 @@ def _workplace() -> Iterator[Path]:
 
 
 def _peak() -> float:
-    """The most memory this process has had, in megabytes."""
+    """The peak of memory of this process, in megabytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 

@@ -29,7 +29,7 @@ OnProgress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class EncodingPlace:
-    """Where encoding happens: the folder that keeps finished work, the torch device, and who is told of progress."""
+    """Where encoding happens: the folder that keeps finished work, the torch device, and a callback for progress."""
 
     folder: Path
     device: str
@@ -70,7 +70,7 @@ def _encode_by_model(texts: Sequence[str], model: str, place: EncodingPlace) -> 
         return vectors
     place.folder.mkdir(parents=True, exist_ok=True)
     encoder = load_text_encoder(model, pooling=pooling, device=place.device)
-    # Texts of like length together: less padding.
+    # Texts of similar length together: less padding.
     order = np.argsort([len(text) for text in texts], kind="stable")
     _, encoded = encode_in_shards(
         lambda some: (np.ones(len(some), dtype=np.bool_), encoder.encode(some)),
@@ -89,7 +89,7 @@ def _encode_by_model(texts: Sequence[str], model: str, place: EncodingPlace) -> 
 
 
 def _read_finished(path: Path, rows: int) -> NDArray[np.float32] | None:
-    """Finished vectors (n, d); where they are not there or damaged, they are not finished."""
+    """Finished vectors (n, d); where they are missing or damaged, they are not finished."""
     try:
         vectors: NDArray[np.float32] = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError):

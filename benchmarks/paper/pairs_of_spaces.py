@@ -14,7 +14,7 @@ ANCHORS, SEEDS = 300, 15
 """The paper's numbers."""
 
 # The paper's choice of words, as in its authors' earlier work.
-_LEAST_LETTERS, _MOST_FREQUENT_SKIPPED, _WORDS = 4, 400, 20_000
+_MIN_LETTERS, _MOST_FREQUENT_SKIPPED, _WORDS = 4, 400, 20_000
 # Words of a published table to look at: more than enough to find 20,000 that the other has too.
 _WORDS_READ = 200_000
 
@@ -36,13 +36,13 @@ class _Files:
     y: str
     name_x: str
     name_y: str
-    least_letters: int = 0
-    most: int | None = None
+    min_letters: int = 0
+    max_keys: int | None = None
 
 
 _PAIRS = {
     "easy": _Files(
-        "words/word2vec-googlenews-300", "words/glove-6b-100", "Word2Vec", "GloVe", least_letters=3, most=20_000
+        "words/word2vec-googlenews-300", "words/glove-6b-100", "Word2Vec", "GloVe", min_letters=3, max_keys=20_000
     ),
     "medium": _Files("words/fasttext-wiki-300", "words/word2vec-googlenews-300", "FastText", "Word2Vec"),
     "glove": _Files("words/glove-6b-100", "words/fasttext-wiki-300", "GloVe", "FastText"),
@@ -63,9 +63,9 @@ def load_pair(data: Path, name: str, limit: int | None = None) -> SpacePair:
     files = _PAIRS[name]
     x, y = (read_embeddings(data / f"{file}.npz") for file in (files.x, files.y))
     shared = [key for key in x.keys if key in y.row_of]
-    if files.least_letters:
-        shared = [key for key in shared if key.isalpha() and len(key) >= files.least_letters]
-    shared = shared[: files.most][:limit]
+    if files.min_letters:
+        shared = [key for key in shared if key.isalpha() and len(key) >= files.min_letters]
+    shared = shared[: files.max_keys][:limit]
     require_enough(len(shared), f"{x.source}, {y.source}: keys in both")
     return SpacePair(name, x.take(x.rows(shared)), y.take(y.rows(shared)), files.name_x, files.name_y)
 
@@ -77,11 +77,11 @@ def load_published_words(path_x: Path, path_y: Path, limit: int | None = None) -
     20,000 taken (`limit` of them).
     """
     x = read_embeddings(path_x, limit=_WORDS_READ)
-    wanted = [key for key in x.keys if key.isalpha() and len(key) >= _LEAST_LETTERS]
+    wanted = [key for key in x.keys if key.isalpha() and len(key) >= _MIN_LETTERS]
     y = read_embeddings(path_y, keys=wanted)
     shared = [key for key in wanted if key in y.row_of]
     chosen = shared[_MOST_FREQUENT_SKIPPED : _MOST_FREQUENT_SKIPPED + _WORDS][:limit]
-    what = f"{path_x}, {path_y}: words of at least {_LEAST_LETTERS} letters in both, without the first"
+    what = f"{path_x}, {path_y}: words of at least {_MIN_LETTERS} letters in both, without the first"
     require_enough(len(chosen), f"{what} {_MOST_FREQUENT_SKIPPED}")
     return SpacePair("files", x.take(x.rows(chosen)), y.take(y.rows(chosen)), path_x.name, path_y.name)
 

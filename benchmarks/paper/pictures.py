@@ -26,7 +26,7 @@ def picture_of(keys: Sequence[str], x: Tensor, sets: Mapping[str, tuple[Tensor, 
     x : Tensor, shape (n, dx)
         Unit rows; what is near a center is decided here.
     sets : mapping of name to two tensors, shapes (n, a)
-        Relative coordinates of both spaces. Both are drawn in the axes that tell the neighbourhoods apart in the first,
+        Relative coordinates of both spaces. Both are drawn in the axes that separate the neighbourhoods in the first,
         so that columns that agree look alike.
     """
     row_of = {key: row for row, key in enumerate(keys)}
@@ -41,13 +41,13 @@ def picture_of(keys: Sequence[str], x: Tensor, sets: Mapping[str, tuple[Tensor, 
     for name, spaces in sets.items():
         of_x, of_y = (unit(space) for space in spaces)
         axes = principal_axes(of_x[coloured] - of_x[coloured].mean(dim=0), 2)
-        flat_x, flat_y = ((space - space.mean(dim=0)) @ axes for space in (of_x, of_y))
+        projected_x, projected_y = ((space - space.mean(dim=0)) @ axes for space in (of_x, of_y))
         points[name] = {
             side: {
-                "background": _rounded(flat[list(background)]),
-                "groups": {word: _rounded(flat[rows]) for word, rows in groups.items()},
+                "background": _rounded(points_of_side[list(background)]),
+                "groups": {word: _rounded(points_of_side[rows]) for word, rows in groups.items()},
             }
-            for side, flat in (("x", flat_x), ("y", flat_y))
+            for side, points_of_side in (("x", projected_x), ("y", projected_y))
         }
     return points
 
@@ -101,5 +101,5 @@ def _save(figure: Any, stem: Path) -> list[Path]:
     return written
 
 
-def _rounded(flat: Tensor) -> list[list[float]]:
-    return [[round(value, 4) for value in place] for place in flat.tolist()]
+def _rounded(places: Tensor) -> list[list[float]]:
+    return [[round(value, 4) for value in place] for place in places.tolist()]

@@ -35,7 +35,7 @@ class Parts:
     settings : mapping
         All that the parts depend on.
     on_part : callable
-        Is told the name of each part before it is done, and whether it was done before.
+        Called with the name of each part before it is done, and with whether it was done before.
     """
 
     def __init__(self, folder: Path, settings: Mapping[str, Any], on_part: OnPart) -> None:
@@ -60,7 +60,7 @@ class Parts:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Where results go, which random states are run, on which device, and who is told.
+    """Where results go, which random states are run, on which device, and what is called on the way.
 
     Parameters
     ----------

@@ -61,7 +61,7 @@ def retrieval_state(
     with_picture: bool = False,
     on_step: OnStep | None = None,
 ) -> dict[str, Any]:
-    """Discover from 15 seeds and score all sets of anchors, whichever space they are free in, both ways.
+    """Discover from 15 seeds and score all sets of anchors, whichever space they are free in, in both directions.
 
     A pair is a pair in both directions, so that one discovery serves for either space: its pairs place free anchors
     in the one or in the other. The paper's optimiser has to run once for each.
@@ -75,19 +75,19 @@ def retrieval_state(
     def load(array: NDArray[Any]) -> Tensor:
         return torch.from_numpy(array).to(resolve_device(device))
 
-    x, y = load(discovery.normalise_x(pair.x)), load(discovery.normalise_y(pair.y))
+    x, y = load(discovery.x_.normalise(pair.x)), load(discovery.y_.normalise(pair.y))
     anchors = load(pair.x.rows(task.anchors))
     pairs_x, pairs_y = (load(rows) for rows in _found_pairs(discovery, pair, task))
     free = {
         "Found": {
-            "y": load(discovery.free_anchors_),
+            "y": load(discovery.y_.anchors["free"]),
             "x": place_free_anchors(moments_of(y[pairs_y], x[pairs_x]), y[anchors]),
         }
     }
     if paper_optimiser:
         by_paper = AnchorDiscovery(method="paper", whiten=0, random_state=random_state, device=device, on_step=on_step)
         free["Paper's optimiser"] = {
-            optimised: load(by_paper.fit(source, target, task.seeds, anchors=task.anchors).free_anchors_)
+            optimised: load(by_paper.fit(source, target, task.seeds, anchors=task.anchors).y_.anchors["free"])
             for optimised, source, target in (("y", task.x, task.y), ("x", task.y, task.x))
         }
 

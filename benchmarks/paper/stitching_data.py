@@ -19,7 +19,7 @@ from paper.stitching import Side, StitchingTask
 
 # Parallel sentences that anchors are drawn from: enough for every random state, few enough to encode by a large model.
 _SENTENCES = 3000
-_FEWEST_WORDS = 5
+_MIN_WORDS = 5
 SECTIONS = ("admin", "games", "graphics", "net", "science", "sound", "text", "web")
 """Of Debian's sections those that are topics."""
 _TEST_SHARE = 0.3
@@ -160,7 +160,7 @@ def _sentences(path: Path) -> tuple[list[str], list[str]]:
     """Random parallel sentences, English and Spanish, each once."""
     _require_file(path)
     pairs = [line.split("\t")[:2] for _, line in read_lines(path)]
-    pairs = [pair for pair in pairs if len(pair) == 2 and all(len(each.split()) >= _FEWEST_WORDS for each in pair)]
+    pairs = [pair for pair in pairs if len(pair) == 2 and all(len(each.split()) >= _MIN_WORDS for each in pair)]
     random.Random(0).shuffle(pairs)
     seen: set[str] = set()
     english: list[str] = []

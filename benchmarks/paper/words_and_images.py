@@ -77,12 +77,12 @@ def _pairs_table(pair: SpacePair, states: list[dict[str, Any]], summary: dict[st
         "pairs: precision",
         "pairs: recall",
         "health",
-        "pairs right",
-        "seconds a discovery",
+        "pairs ok",
+        "seconds per discovery",
     )
-    right = sum(state["verdict"] == "ok" for state in states)
+    called_ok = sum(state["verdict"] == "ok" for state in states)
     cells = [shown([summary[name]]) for name in ("anchors_exact", "pairs_precision", "pairs_recall", "health")]
-    cells += [f"{right} of {len(states)}", f"{max(state['seconds'] for state in states):.0f} (most)"]
+    cells += [f"{called_ok} of {len(states)}", f"{max(state['seconds'] for state in states):.0f} (max)"]
     return Table(f"{pair.name_x} x {pair.name_y}: the pairs found", columns, [tuple(cells)])
 
 

@@ -15,7 +15,11 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from kedge.errors import InputError, KedgeError
     from kedge.estimators import AnchorDiscovery, KnownAnchors, load
+    from kedge.estimators.judge_map import judge
     from kedge.judging.health import Health
+    from kedge.models.side import Side
+    from kedge.models.translator import Translator
+    from kedge.runs.translators import load_translator
     from kedge.solving.paper import PaperSettings
     from kedge.solving.schedule import Schedule
     from kedge.solving.steps import Step
@@ -36,7 +40,11 @@ _HOME = {
     "Step": "kedge.solving.steps",
     "StitchScores": "kedge.tasks",
     "Stitcher": "kedge.tasks",
+    "Side": "kedge.models.side",
+    "Translator": "kedge.models.translator",
+    "judge": "kedge.estimators.judge_map",
     "load": "kedge.estimators",
+    "load_translator": "kedge.runs.translators",
     "read_embeddings": "kedge.spaces",
     "read_pairs": "kedge.spaces",
     "rehearse": "kedge.tasks",
@@ -55,11 +63,15 @@ __all__ = [
     "Rehearsal",
     "RetrievalScores",
     "Schedule",
+    "Side",
     "Step",
     "StitchScores",
     "Stitcher",
+    "Translator",
     "__version__",
+    "judge",
     "load",
+    "load_translator",
     "read_embeddings",
     "read_pairs",
     "rehearse",
@@ -71,8 +83,12 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name not in _HOME:
         raise AttributeError(f"module 'kedge' has no attribute {name!r}")
+    import os
     from importlib import import_module
 
+    # Threads of torch that wait for each other sleep, if kedge is first to load it. Spinning is no quicker, and where
+    # others use the same cores, several times slower.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     return getattr(import_module(_HOME[name]), name)
 
 

@@ -6,13 +6,21 @@ import difflib
 from collections.abc import Collection
 from itertools import islice
 
+from kedge.masking import mask
+
 # Only this many names are compared, and no word with more letters: the cost is bounded, whatever is asked for.
 _MAX_NAMES = 50_000
 _MAX_LETTERS = 64
 
 
 class KedgeError(Exception):
-    """Base of every error kedge raises on purpose."""
+    """Base of every error kedge raises on purpose; as text it shows no password, whatever it quotes."""
+
+    def __str__(self) -> str:
+        return mask(super().__str__())
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self)!r})"
 
 
 class InputError(KedgeError, ValueError):
@@ -23,7 +31,7 @@ class OutputError(KedgeError, OSError):
     """Something cannot be written, for example to a full disk: `filename` says what, `strerror` why."""
 
     def __str__(self) -> str:
-        return f"{self.filename}: could not be written ({self.strerror}); nothing half-written is left"
+        return mask(f"{self.filename}: could not be written ({self.strerror}); nothing half-written is left")
 
 
 class NotFittedError(KedgeError, AttributeError):

@@ -118,10 +118,21 @@ def add_spreadsheet_safe(parser: argparse.ArgumentParser) -> None:
 def space_name(text: str) -> Path | Address:
     """The name of a file, or the address of a store."""
     from kedge.errors import InputError
-    from kedge.spaces.stores.address import as_address, is_address
+    from kedge.spaces.stores.address import as_address, file_name, is_address
 
     try:
-        return as_address(text) if is_address(text) else Path(text)
+        return as_address(text) if is_address(text) else file_name(text)
+    except InputError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def path_name(text: str) -> Path:
+    """The name of a file or folder; the address of a store is none."""
+    from kedge.errors import InputError
+    from kedge.spaces.stores.address import file_name
+
+    try:
+        return file_name(text)
     except InputError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 

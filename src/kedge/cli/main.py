@@ -96,6 +96,7 @@ def _run(parsed: argparse.Namespace) -> int:
 def fail(message: str) -> int:
     """One line on stderr, and the exit code for it."""
     from kedge.cli.escaping import shown
+    from kedge.masking import mask
 
-    print("kedge: error: " + shown(" ".join(message.split())), file=sys.stderr)  # noqa: T201
+    print("kedge: error: " + shown(mask(" ".join(message.split()))), file=sys.stderr)  # noqa: T201
     return EXIT_BAD_INPUT

@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kedge.cli.escaping import shown, shown_in_json
+from kedge.masking import mask
 
 if TYPE_CHECKING:
     from kedge.judging.health import Health
@@ -51,12 +52,12 @@ def print_line(*parts: str | tuple[str, str]) -> None:
 
 def note(message: str) -> None:
     """One line for the log, on stderr."""
-    notes().print(one_line("kedge: ", message))
+    notes().print(one_line("kedge: ", mask(message)))
 
 
 def warn(message: str) -> None:
     """One line on stderr that is not to be overlooked."""
-    notes().print(one_line(("WARNING", "bold red"), " ", message))
+    notes().print(one_line(("WARNING", "bold red"), " ", mask(message)))
 
 
 def print_json(value: Mapping[str, Any]) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
 from kedge import __version__
+from kedge.cli.arguments import path_name
 from kedge.cli.change_model import migrate, rehearse, stores, suggest
 from kedge.cli.completion import add_completion
 from kedge.cli.exit_codes import EXIT_CODES
@@ -31,6 +33,10 @@ GROUPS: dict[str, tuple[ModuleType, ...]] = {
 
 class _Parser(argparse.ArgumentParser):
     """Says what is wrong in one line, like every other error."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.register("type", Path, path_name)  # what `type=Path` means: a password is no path, and shown nowhere
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Refuse what is none of the choices, with the one that was probably meant."""

@@ -2,6 +2,6 @@
 
 from kedge.estimators.anchor_discovery import AnchorDiscovery
 from kedge.estimators.known_anchors import KnownAnchors
-from kedge.runs.folder import load
+from kedge.estimators.persistence import load
 
 __all__ = ["AnchorDiscovery", "KnownAnchors", "load"]

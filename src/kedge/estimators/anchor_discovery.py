@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -13,35 +14,36 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from kedge.errors import InputError
-from kedge.estimators.devices import Loaded, load_normalised, refuse_one_direction, resolve_device, to_numpy
-from kedge.estimators.findings import Findings, read_alignment
+from kedge.estimators.devices import MAX_AXES, Loaded, load_space, resolve_device, to_numpy
+from kedge.estimators.findings import Findings, learn_findings
 from kedge.estimators.fitted import FittedDiscovery
 from kedge.estimators.inputs import RandomState, as_anchor_rows, as_random_state
 from kedge.estimators.pair_inputs import PairsLike, as_seed_rows
-from kedge.judging.judge import Judge, Judged
-from kedge.matching import DEFAULT_BUDGET, Precision, exact_is_quick, processes, using_precision
-from kedge.matching.problem import Problem
+from kedge.estimators.persistence import contents_of, settings_of
+from kedge.judging.judge import Judgement, LabelFreeJudge
+from kedge.matching import DEFAULT_BUDGET, Precision, Problem, exact_is_quick, using_precision
 from kedge.models.anchors import AnchorChoice, anchor_count, choose_anchors
-from kedge.models.maps import Centers
-from kedge.runs import folder as storage
+from kedge.models.maps.choosing import Centers
+from kedge.models.maps.registry import form_of
+from kedge.models.side import Side
 from kedge.runs.checkpoint import Checkpoint
-from kedge.runs.checksum import checksum
-from kedge.runs.journal import Journal
+from kedge.runs.folder import write_run
 from kedge.solving.alignment import Alignment
-from kedge.solving.attempts import discover_by_alternation
-from kedge.solving.paper import PaperInit, PaperSettings, discover_by_paper
+from kedge.solving.attempts import solve
+from kedge.solving.paper import PaperInit, PaperSettings, solve_as_printed
 from kedge.solving.schedule import Schedule, schedules_for
-from kedge.solving.steps import OnStep
+from kedge.solving.steps import Log, OnStep
 from kedge.spaces import Embeddings
 from kedge.spaces.conversion import SpaceLike, as_space
 from kedge.spaces.embeddings import Key
+from kedge.storage.checksum import matrix_checksum
 
 Method = Literal["alternate", "paper"]
 
-_FEWEST_SEEDS = {("alternate", "seeds"): 0, ("paper", "seeds"): 3, ("paper", "random"): 1}
+_MIN_SEEDS = {("alternate", "seeds"): 0, ("paper", "seeds"): 3, ("paper", "random"): 1}
 
 
-class _Given(NamedTuple):
+class _Inputs(NamedTuple):
     """Two spaces, seeds as rows (s, 2), and the anchors: rows (a,) of X, or None, and how many there are to be."""
 
     x: Embeddings
@@ -207,9 +209,6 @@ class AnchorDiscovery(FittedDiscovery):
     ) -> AnchorDiscovery:
         """Discover anchors and pairs.
 
-        Inside `several_processes` all processes call it with the same arguments and get the same result; each reads
-        and holds its share of the rows.
-
         Parameters
         ----------
         x, y : spaces (n, dx) and (m, dy)
@@ -227,30 +226,32 @@ class AnchorDiscovery(FittedDiscovery):
         self._check_parameters()
         given = self._given(x, y, seeds, anchors)
         device = resolve_device(self.device)
-        self.random_state_ = processes().object_from_first(as_random_state(self.random_state))
+        self.random_state_ = as_random_state(self.random_state)
         generator = torch.Generator().manual_seed(self.random_state_)
-        journal = self._journal(given)  # looks at the files, which loading lets go
+        checkpoint = self._open_checkpoint(given, device, generator)  # looks at the files, which loading lets go
         problem, loaded_x, loaded_y = self._load(given, device)
         if given.anchors is None:
             chosen = choose_anchors(problem, given.n_anchors, self.anchor_choice, generator)
         else:
             chosen = torch.from_numpy(given.anchors).to(device)
-        with using_precision(self.precision), journal:
-            alignment, judged = self._discover(problem, chosen, generator, journal)
-            findings = read_alignment(
+        with using_precision(self.precision), checkpoint or nullcontext():
+            log = Log(self.on_step, checkpoint)
+            alignment, judged = self._solve(problem, chosen, generator, log)
+            findings = learn_findings(
                 problem,
                 chosen,
                 alignment,
                 judged,
-                Centers(loaded_x.center, loaded_y.center),
+                Centers(loaded_x.center_in_axes, loaded_y.center_in_axes),
                 self.min_confidence,
                 generator,
-                journal.apart(),
+                log.aside(),
                 disjoint=self.disjoint,
             )
+        self.history_, self.n_iter_ = tuple(log.history), len(log.history)
         self._learn(problem, chosen, alignment, findings)
-        self.center_x_, self.center_y_ = to_numpy(loaded_x.center), to_numpy(loaded_y.center)
-        self.length_x_, self.length_y_ = loaded_x.length, loaded_y.length
+        self._learn_maps(findings, loaded_x.axes, loaded_y.axes)
+        self._learn_sides(given, findings, loaded_x, loaded_y)
         self._name(given.x, given.y)
         self.provenance_ = {}
         return self
@@ -265,87 +266,111 @@ class AnchorDiscovery(FittedDiscovery):
         """Discover, and give the relative coordinates (n, a) of X."""
         return self.fit(x, y, seeds, anchors).transform(x)
 
-    def _given(self, x: SpaceLike, y: SpaceLike, seeds: PairsLike, anchors: Iterable[Key] | ArrayLike | None) -> _Given:
+    def _given(
+        self, x: SpaceLike, y: SpaceLike, seeds: PairsLike, anchors: Iterable[Key] | ArrayLike | None
+    ) -> _Inputs:
         """What `fit` was given, checked."""
         space_x, space_y = as_space(x, "x"), as_space(y, "y")
         for space in (space_x, space_y):
             if space.dim < 2:
                 raise InputError(f"{space.source}: at least 2 dimensions are needed, a direction has none to differ in")
         smaller = min(len(space_x), len(space_y))
-        if smaller < processes().count:
-            raise InputError(f"there are fewer rows than processes ({processes().count}); start fewer")
-        seed_rows = as_seed_rows(seeds, space_x, space_y, _FEWEST_SEEDS[self.method, self.init])
+        seed_rows = as_seed_rows(seeds, space_x, space_y, _MIN_SEEDS[self.method, self.init])
         if self.schedule and not self.schedule.fingerprints and not len(seed_rows):
             raise InputError(
                 "schedule: there is nothing to start from; give seeds, or a Schedule with fingerprints=True"
             )
         if anchors is None:
-            return _Given(space_x, space_y, seed_rows, None, anchor_count(self.n_anchors, smaller, "n_anchors"))
+            return _Inputs(space_x, space_y, seed_rows, None, anchor_count(self.n_anchors, smaller, "n_anchors"))
         anchor_rows = as_anchor_rows(anchors, space_x)
-        return _Given(space_x, space_y, seed_rows, anchor_rows, anchor_count(len(anchor_rows), smaller, "anchors"))
+        return _Inputs(space_x, space_y, seed_rows, anchor_rows, anchor_count(len(anchor_rows), smaller, "anchors"))
 
-    def _load(self, given: _Given, device: torch.device) -> tuple[Problem, Loaded, Loaded]:
+    def _load(self, given: _Inputs, device: torch.device) -> tuple[Problem, Loaded, Loaded]:
         """The rows of both spaces on the device, and the problem that they and the seeds are."""
         exact = self.exact or self.method == "paper" or exact_is_quick(len(given.x), len(given.y), device)
-        precision = torch.float32 if exact else torch.float16
+        dtype = torch.float32 if exact else torch.float16
+        max_axes = None if self.method == "paper" else MAX_AXES  # as printed
         loaded_x, loaded_y = (
-            load_normalised(space.vectors, device, center=self.center, dtype=precision) for space in (given.x, given.y)
+            load_space(space.vectors, device, name, center=self.center, dtype=dtype, max_axes=max_axes)
+            for space, name in ((given.x, "x"), (given.y, "y"))
         )
-        refuse_one_direction(loaded_x.rows, "x")
-        refuse_one_direction(loaded_y.rows, "y")
         seeds_x, seeds_y = torch.from_numpy(given.seeds.T.copy()).to(device)
-        problem = Problem(loaded_x.rows, loaded_y.rows, seeds_x, seeds_y, self.memory_budget, self.center, exact)
+        problem = Problem(
+            loaded_x.rows,
+            loaded_y.rows,
+            seeds_x,
+            seeds_y,
+            self.memory_budget,
+            self.center,
+            exact,
+            (loaded_x.spectrum, loaded_y.spectrum),
+        )
         return problem, loaded_x, loaded_y
 
-    def _discover(
-        self, problem: Problem, anchors: Tensor, generator: torch.Generator, journal: Journal
-    ) -> tuple[Alignment, Judged]:
+    def _solve(
+        self, problem: Problem, anchors: Tensor, generator: torch.Generator, log: Log
+    ) -> tuple[Alignment, Judgement]:
         """Run the method, and judge what it found."""
-        judge = Judge(problem, self.random_state_, journal.apart(), disjoint=self.disjoint).judge
+        judge = LabelFreeJudge(problem, self.random_state_, log.aside(), disjoint=self.disjoint)
         strength = None if self.whiten == "auto" else float(self.whiten)
         if self.method == "paper":
             settings = self.paper or PaperSettings()
             whitened = problem.whitened(strength or 0.0)
-            alignment = discover_by_paper(whitened, anchors, self.init, settings, generator, journal)
-            return replace(alignment, whitening=strength or 0.0), judge(problem, alignment.match)
-        schedules = schedules_for(len(problem.seeds_x), strength, max(len(problem.x), len(problem.y)))
-        if self.schedule:
-            schedules = (self.schedule if strength is None else replace(self.schedule, whitening=strength),)
-        return discover_by_alternation(problem, schedules, judge, generator, journal, disjoint=self.disjoint)
+            alignment = solve_as_printed(whitened, anchors, self.init, settings, generator, log)
+            alignment = replace(alignment, whitening=strength or 0.0)
+        else:
+            schedules = schedules_for(len(problem.seeds_x), strength, max(len(problem.x), len(problem.y)))
+            if self.schedule:
+                schedules = (self.schedule if strength is None else replace(self.schedule, whitening=strength),)
+            alignment = solve(problem, schedules, judge, generator, log, disjoint=self.disjoint)
+        return alignment, judge.judge(problem, alignment.match)
 
     def _learn(self, problem: Problem, anchors: Tensor, alignment: Alignment, findings: Findings) -> None:
-        """Set the learned attributes, as NumPy arrays."""
+        """Set the learned attributes that concern both sides, as NumPy arrays."""
         confidence = findings.confidence
         partners = to_numpy(confidence.match.partner)
         probability = confidence.of(np.arange(len(partners)), partners)
-        described = problem.whitened(alignment.whitening)
-
         self.anchors_x_, self.anchors_y_ = to_numpy(anchors), to_numpy(findings.snapped_anchors)
         self.anchor_is_seed_ = to_numpy(problem.without_seeds(findings.suspects).seed_partners(anchors) >= 0)
         self.anchor_confidence_ = confidence.of(self.anchors_x_, self.anchors_y_)
-        self.anchor_vectors_ = to_numpy(described.x.take(anchors))
-        self.free_anchors_ = to_numpy(findings.free_anchors)
-        self.snapped_anchors_ = to_numpy(described.y.take(findings.snapped_anchors))
         self.seed_is_suspect_ = to_numpy(findings.suspects)
-        self.seed_closer_ = to_numpy(findings.closer)
+        self.seed_rank_ = to_numpy(findings.closer) + 1
         self.seeds_ = np.stack([to_numpy(problem.seeds_x), to_numpy(problem.seeds_y)], axis=1)
         self._seeds_found = to_numpy(findings.seeds_found)
-        self.seed_vectors_x_, self.seed_vectors_y_ = (
-            to_numpy(described.x.take(problem.seeds_x)),
-            to_numpy(described.y.take(problem.seeds_y)),
-        )
         self.match_, self.confidence_ = partners, probability
         self.pairs_, self.pair_confidence_ = findings.pairs, probability[findings.pairs[:, 0]]
-        self.model_ = findings.model.on(torch.device("cpu"), torch.float32)
-        self.map_, self.map_back_ = to_numpy(findings.map.matrix), to_numpy(findings.map_back.matrix)
-        self.map_scores_ = {"map": findings.map.described, "map_back": findings.map_back.described}
         self.whitening_ = alignment.whitening
-        whitenings = problem.whitenings(self.whitening_) if self.whitening_ else (None, None)
-        self.whitening_x_, self.whitening_y_ = map(to_numpy, whitenings)
         self.health_ = findings.health
         self.candidate_recall_ = confidence.candidate_recall
-        self.history_, self.n_iter_ = alignment.history, len(alignment.history)
         self.converged_ = alignment.converged
+
+    def _learn_maps(self, findings: Findings, axes_x: Tensor, axes_y: Tensor) -> None:
+        """Set the learned attributes that act on vectors, in the spaces' own coordinates."""
+        self.model_ = findings.model.in_coordinates(axes_x, axes_y).on(torch.device("cpu"), torch.float32)
+        forward, back = findings.map, findings.map_back
+        dx, dy = len(axes_x), len(axes_y)
+        self.map_ = form_of(forward.family).from_state(forward.map.in_coordinates(axes_x, axes_y).state(), (dx, dy))
+        self.map_back_ = form_of(back.family).from_state(back.map.in_coordinates(axes_y, axes_x).state(), (dy, dx))
+        self.map_scores_ = {"map": forward.description, "map_back": back.description}
+
+    def _learn_sides(self, given: _Inputs, findings: Findings, loaded_x: Loaded, loaded_y: Loaded) -> None:
+        """Set the learned attributes of either side."""
+        (dx, dy), model = (len(loaded_x.axes), len(loaded_y.axes)), self.model_
+        correlations = to_numpy(model.correlations)
+        whitenings = [
+            to_numpy((loaded.axes * spectrum.powers(-self.whitening_ / 2)) @ loaded.axes.T) if self.whitening_ else None
+            for loaded, spectrum in ((loaded_x, loaded_x.spectrum), (loaded_y, loaded_y.spectrum))
+        ]
+        center_x, center_y = to_numpy(loaded_x.center), to_numpy(loaded_y.center)
+        directions_x, directions_y = to_numpy(model.directions_x), to_numpy(model.directions_y)
+        x = Side("X", dx, dy, center_x, loaded_x.mean_norm, {}, whitenings[0], directions_x, correlations)
+        y = Side("Y", dy, dx, center_y, loaded_y.mean_norm, {}, whitenings[1], directions_y, correlations)
+        anchors_x = _rows_of(x, given.x, self.anchors_x_)
+        free = to_numpy(findings.free_anchors @ loaded_y.axes.T)
+        seeds_x, seeds_y = self.seeds_.T
+        self.x_ = replace(x, anchors={"free": anchors_x, "snapped": anchors_x, "seeds": _rows_of(x, given.x, seeds_x)})
+        snapped = _rows_of(y, given.y, self.anchors_y_)
+        self.y_ = replace(y, anchors={"free": free, "snapped": snapped, "seeds": _rows_of(y, given.y, seeds_y)})
 
     def _name(self, x: Embeddings, y: Embeddings) -> None:
         """Set the learned attributes that are keys."""
@@ -353,19 +378,17 @@ class AnchorDiscovery(FittedDiscovery):
         self.pair_keys_ = _key_pairs(x, y, self.pairs_)
         self.seed_keys_ = _key_pairs(x, y, self.seeds_)
         self.seed_found_keys_ = [y.keys[row] for row in self._seeds_found.tolist()]
-        self.unmatched_keys_x_ = _keys_without(x, self.pairs_[:, 0])
-        self.unmatched_keys_y_ = _keys_without(y, self.pairs_[:, 1])
+        self.x_ = replace(self.x_, unmatched_keys=_keys_without(x, self.pairs_[:, 0]))
+        self.y_ = replace(self.y_, unmatched_keys=_keys_without(y, self.pairs_[:, 1]))
 
     def _check_parameters(self) -> None:
-        if (self.method, self.init) not in _FEWEST_SEEDS:
-            allowed = ", ".join(f"method={method!r} with init={init!r}" for method, init in _FEWEST_SEEDS)
+        if (self.method, self.init) not in _MIN_SEEDS:
+            allowed = ", ".join(f"method={method!r} with init={init!r}" for method, init in _MIN_SEEDS)
             raise InputError(f"no such method: {self.method!r} with init={self.init!r}; there are {allowed}")
         if self.anchor_choice not in ("random", "farthest"):
             raise InputError(f"anchor_choice must be 'random' or 'farthest', got {self.anchor_choice!r}")
-        if self.method == "paper" and not processes().alone:
-            raise InputError("method 'paper' runs in one process; start it without torchrun")
         if self.method == "paper" and self.checkpoint is not None:
-            raise InputError("checkpoint: method 'paper' keeps no state; leave it out")
+            raise InputError("checkpoint: method 'paper' keeps no state; omit it")
         if self.whiten != "auto" and not (isinstance(self.whiten, int | float) and 0 <= self.whiten <= 1):
             raise InputError(f"whiten must be 'auto' or a number from 0 to 1, got {self.whiten!r}")
         if not 0 <= self.min_confidence <= 1:
@@ -378,20 +401,20 @@ class AnchorDiscovery(FittedDiscovery):
         if self.random_state is None and self.checkpoint is not None:
             raise InputError("random_state: to go on from a checkpoint takes the same number again; give one")
 
-    def _journal(self, given: _Given) -> Journal:
-        """A new journal; or the one of an unfinished fit of the same spaces, to go on with."""
+    def _open_checkpoint(self, given: _Inputs, device: torch.device, generator: torch.Generator) -> Checkpoint | None:
+        """Where finished stages are kept; it may hold those of an unfinished fit of the same spaces, to go on with."""
         if self.checkpoint is None:
-            return Journal(self.on_step)
-        settings = storage.settings_of(self)
+            return None
+        settings = settings_of(self)
         for name in ("device", "memory_budget"):  # change how it is computed, not what
             del settings[name]
         inputs = {
-            "X": checksum(given.x.vectors),
-            "Y": checksum(given.y.vectors),
-            "seeds": checksum(given.seeds),
-            "anchors": None if given.anchors is None else checksum(given.anchors[:, None]),
+            "X": matrix_checksum(given.x.vectors),
+            "Y": matrix_checksum(given.y.vectors),
+            "seeds": matrix_checksum(given.seeds),
+            "anchors": None if given.anchors is None else matrix_checksum(given.anchors[:, None]),
         }
-        return Journal(self.on_step, Checkpoint(Path(self.checkpoint), inputs, settings))
+        return Checkpoint(Path(self.checkpoint), inputs, settings, device, generator)
 
     # -- keeping ----------------------------------------------------------------------------------
 
@@ -399,14 +422,19 @@ class AnchorDiscovery(FittedDiscovery):
         """Write a run folder (safetensors, JSON, TSV), with the texts of keys; `extra` entries go into `run.json`."""
         self._check_fitted()
         self.provenance_ = self.provenance_ | dict(extra or {})
-        storage.save(self.with_text_keys(), Path(folder), overwrite=overwrite)
+        write_run(contents_of(self.with_text_keys()), Path(folder), overwrite=overwrite)
 
 
 def _key_pairs(x: Embeddings, y: Embeddings, rows: NDArray[np.int64]) -> list[tuple[Key, Key]]:
     return [(x.keys[left], y.keys[right]) for left, right in rows.tolist()]
 
 
-def _keys_without(space: Embeddings, rows: NDArray[np.int64]) -> list[Key]:
+def _keys_without(space: Embeddings, rows: NDArray[np.int64]) -> tuple[Key, ...]:
     left = np.ones(len(space), dtype=bool)
     left[rows] = False
-    return [space.keys[row] for row in np.flatnonzero(left).tolist()]
+    return tuple(space.keys[row] for row in np.flatnonzero(left).tolist())
+
+
+def _rows_of(side: Side, space: Embeddings, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Rows (k,) of a space as anchors see them (k, d)."""
+    return side.whiten(space.vectors[rows]) if len(rows) else np.empty((0, side.dim), dtype=np.float32)

@@ -13,23 +13,24 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from kedge.geometry import PairModel, nearest_rotation
+from kedge.geometry import nearest_rotation
 from kedge.judging.answers import answer_both, judge_by_known
 from kedge.judging.confidence import Confidence, measure_confidence
 from kedge.judging.doubtful_seeds import rows_closer, suspect_seeds
 from kedge.judging.health import Health
-from kedge.judging.judge import Judged
-from kedge.judging.recognition import FEWEST_ROWS, PROBABLE
-from kedge.matching.comparing import held, read_y
-from kedge.matching.problem import Problem
+from kedge.judging.judge import Judgement
+from kedge.judging.recognition import MIN_ROWS, PROBABLE
+from kedge.matching import Problem, held, read_y
 from kedge.models.anchors import place_free_anchors, snap
 from kedge.models.cross_fitting import cross_fitted
-from kedge.models.maps import ENOUGH_KNOWN, Centers, ChosenMap, choose_map
+from kedge.models.maps.choosing import ENOUGH_KNOWN, Centers, ChosenMap, choose_map
+from kedge.models.pair_model import PairModel
+from kedge.models.pairs import fit_model, known_and_found, pair_moments
 from kedge.models.soft_pairs import soft_cross
-from kedge.runs.journal import Journal
-from kedge.solving.alignment import Alignment, fit_model, known_and_found, pair_moments
-from kedge.solving.annealing import PAIRS_PER_DIM
+from kedge.solving.alignment import Alignment
+from kedge.solving.finishing import PAIRS_PER_DIM
 from kedge.solving.schedule import SOFT_ROWS
+from kedge.solving.steps import Log
 
 _FOLDS = 5
 
@@ -57,15 +58,15 @@ class Findings:
     snapped_anchors: Tensor
 
 
-def read_alignment(
+def learn_findings(
     problem: Problem,
     anchors: Tensor,
     alignment: Alignment,
-    judged: Judged,
+    judged: Judgement,
     centers: Centers,
     min_confidence: float,
     generator: torch.Generator,
-    journal: Journal,
+    log: Log,
     *,
     disjoint: bool = False,
 ) -> Findings:
@@ -77,7 +78,7 @@ def read_alignment(
     judged = judge_by_known(problem, judged, centers)
     trusted = problem.without_seeds(suspects)
     seeds = trusted.seeds_x, trusted.seeds_y
-    confidence = measure_confidence(problem, honest, alignment.match.partner, seeds, judged, journal, disjoint=disjoint)
+    confidence = measure_confidence(problem, honest, alignment.match.partner, seeds, judged, log, disjoint=disjoint)
     pairs = _probable_pairs(confidence, min_confidence)
     health = answer_both(trusted, alignment, judged, confidence, len(pairs), disjoint=disjoint)
 
@@ -87,12 +88,12 @@ def read_alignment(
     if judged.answer.verdict != "failed" and _few_found(trusted, confidence):
         soft = _soft_cross(trusted, nearest_rotation(pair_moments(problem, rows_x, rows_y).cross), generator)
     forward = choose_map(problem, rows_x, rows_y, known, centers.y, soft)
-    back = choose_map(problem.turned_round(), rows_y, rows_x, known, centers.x, None if soft is None else soft.T)
+    back = choose_map(problem.reversed(), rows_y, rows_x, known, centers.x, None if soft is None else soft.T)
     described = problem.whitened(alignment.whitening)
     free = alignment.free_anchors
     if free is None:
-        free = place_free_anchors(pair_moments(described, rows_x, rows_y), described.x.take(anchors))
-        estimates = held(problem, model.shared_x(problem.x.take(anchors)), model.biases, left=True).float()
+        free = place_free_anchors(pair_moments(described, rows_x, rows_y), described.take_x(anchors))
+        estimates = held(problem, model.shared_x(problem.take_x(anchors)), model.biases, left=True).float()
         y = read_y(problem, model)
         snapped = snap(trusted, anchors, estimates, y, confidence.match.column_hubness)
     else:  # the method's own, which are snapped to the rows nearest to them
@@ -101,13 +102,13 @@ def read_alignment(
     return Findings(health, confidence, pairs, suspects, closer, found, model, forward, back, free, snapped)
 
 
-def _probable_pairs(confidence: Confidence, least: float) -> NDArray[np.int64]:
-    """Mutual pairs (p, 2) at least so probable; surest first, and of the equally sure those of the greater margin."""
+def _probable_pairs(confidence: Confidence, min_confidence: float) -> NDArray[np.int64]:
+    """Mutual pairs (p, 2) at least so probable; surest first, and of the equally sure those of the larger margin."""
     match = confidence.match
     rows, partners = (side.cpu().numpy() for side in match.pairs())
     probability, margin = confidence.paired[rows], match.margin.cpu().numpy()[rows]
     order = np.lexsort((-margin, -probability))
-    return np.stack([rows, partners], axis=1)[order][probability[order] >= least]
+    return np.stack([rows, partners], axis=1)[order][probability[order] >= min_confidence]
 
 
 def _to_learn_from(trusted: Problem, confidence: Confidence) -> tuple[Tensor, Tensor, int]:
@@ -139,13 +140,13 @@ def _few_found(trusted: Problem, confidence: Confidence) -> bool:
     rows = confidence.match.pairs()[0]
     found = rows[~torch.isin(rows, trusted.seeds_x)]
     left = min(len(trusted.x), len(trusted.y)) - len(trusted.seeds_x)
-    return left >= FEWEST_ROWS and not (confidence.trust == 1 and _enough(confidence, found, trusted))
+    return left >= MIN_ROWS and not (confidence.trust == 1 and _enough(confidence, found, trusted))
 
 
 def _enough(confidence: Confidence, rows: Tensor, problem: Problem) -> bool:
     """Whether enough of the pairs of these rows of X are probable."""
     probable = int((confidence.paired[rows.cpu().numpy()] >= PROBABLE).sum())
-    return probable >= PAIRS_PER_DIM * min(problem.x.dim, problem.y.dim)
+    return probable >= PAIRS_PER_DIM * min(problem.dims)
 
 
 def _soft_cross(trusted: Problem, start: Tensor, generator: torch.Generator) -> Tensor:
@@ -176,8 +177,8 @@ def _held_out_rank(problem: Problem, rows_x: Tensor, rows_y: Tensor, known: int)
         cross = pair_moments(problem, rows_x[others], rows_y[others]).cross
         other = model.refitted(problem.spectrum_x, problem.spectrum_y, cross)
         queries, targets = (
-            other.shared_x(problem.x.take(rows_x[tested])),
-            other.shared_y(problem.y.take(rows_y[:known])),
+            other.shared_x(problem.take_x(rows_x[tested])),
+            other.shared_y(problem.take_y(rows_y[:known])),
         )
         similarity = queries @ targets.T
         ranks.append((similarity > similarity.gather(1, tested[:, None])).sum(dim=1) + 1)

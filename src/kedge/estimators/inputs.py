@@ -1,4 +1,4 @@
-"""What users hand to the estimators, checked and turned into vectors, rows and numbers."""
+"""What users hand to the estimators, checked and turned into rows and numbers."""
 
 from __future__ import annotations
 
@@ -11,32 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from kedge.errors import InputError
 from kedge.spaces import Embeddings
-from kedge.spaces.conversion import SpaceLike, as_matrix
 from kedge.spaces.embeddings import Key
 
 RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | None
 
 _WHOLE = (int, np.integer)
-_METHODS_FOR = {"X": "end in _x or are called translate", "Y": "end in _y or are called translate_back"}
-
-
-def as_vectors(vectors: SpaceLike, side: str, dims: tuple[int, int]) -> NDArray[np.float32]:
-    """New vectors (k, d), or one of shape (d,), for the side "X" or "Y" of what was fitted to dimensions (dx, dy)."""
-    source = vectors.source if isinstance(vectors, Embeddings) else "vectors"
-    matrix = as_matrix(vectors, source)
-    if matrix.ndim == 1:
-        return as_vectors(matrix[None], side, dims)[0]
-    if not isinstance(vectors, Embeddings):
-        vectors = Embeddings(range(len(matrix)) if matrix.ndim else (), matrix, source)
-    own, other = ("X", "Y") if side == "X" else ("Y", "X")
-    dim = dict(zip("XY", dims, strict=True))
-    if vectors.dim != dim[own]:
-        swapped = f"; {other} has {dim[other]}, and methods for its vectors {_METHODS_FOR[other]}"
-        raise InputError(
-            f"{source}: has {vectors.dim} dimensions, {own} of this run has {dim[own]}; give vectors of {own}'s encoder"
-            f"{swapped if vectors.dim == dim[other] else ''}"
-        )
-    return vectors.vectors.astype(np.float32, copy=False)
 
 
 def as_anchor_rows(anchors: Iterable[Key] | ArrayLike, x: Embeddings) -> NDArray[np.int64]:
@@ -51,7 +30,7 @@ def as_anchor_rows(anchors: Iterable[Key] | ArrayLike, x: Embeddings) -> NDArray
     for number, value in enumerate(listed, start=1):
         row = row_named(value, x)
         if row is None:
-            raise InputError(f"anchors, number {number}: {told_of_unknown(value, x, 'x')}")
+            raise InputError(f"anchors, number {number}: {describe_unknown(value, x, 'x')}")
         if rows.setdefault(row, number) != number:
             raise InputError(
                 f"anchors: {x.keys[row]!r} is given twice, as number {rows[row]} and {number}; anchors must be distinct"
@@ -94,7 +73,7 @@ def row_named(value: Key, space: Embeddings) -> int | None:
         return None
 
 
-def told_of_unknown(value: Key, space: Embeddings, side: str) -> str:
+def describe_unknown(value: Key, space: Embeddings, side: str) -> str:
     """Why `row_named` finds no row."""
     told = side if space.source == side else f"{side} ({space.source})"
     if not isinstance(value, _WHOLE):

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kedge.errors import InputError
-from kedge.estimators.inputs import as_list, row_named, told_of_unknown
+from kedge.estimators.inputs import as_list, describe_unknown, row_named
 from kedge.spaces import Embeddings
 from kedge.spaces.conversion import is_frame, is_series
 from kedge.spaces.embeddings import Key
@@ -19,13 +19,15 @@ PairsLike: TypeAlias = Mapping[Key, Key] | Iterable[tuple[Key, Key]] | ArrayLike
 """Pairs of keys or rows in one of the forms that `AnchorDiscovery.fit` takes."""
 
 
-def as_seed_rows(seeds: PairsLike, x: Embeddings, y: Embeddings, fewest: int, name: str = "seeds") -> NDArray[np.int64]:
+def as_seed_rows(
+    seeds: PairsLike, x: Embeddings, y: Embeddings, minimum: int, name: str = "seeds"
+) -> NDArray[np.int64]:
     """Seeds as distinct rows (s, 2), none of which contradicts another; `name` is what messages call them."""
     rows = as_pair_rows(seeds, x, y, name)
     _refuse_contradictions(rows, x, y, name)
     distinct = np.asarray(list(dict.fromkeys(map(tuple, rows.tolist()))), dtype=np.int64).reshape(-1, 2)
-    if len(distinct) < fewest:
-        raise InputError(f"{name}: this method needs at least {fewest} distinct pairs, got {len(distinct)}; add more")
+    if len(distinct) < minimum:
+        raise InputError(f"{name}: this method needs at least {minimum} distinct pairs, got {len(distinct)}; add more")
     return distinct
 
 
@@ -37,7 +39,7 @@ def as_pair_rows(pairs: PairsLike, x: Embeddings, y: Embeddings, name: str) -> N
         found = [row_named(pair[column], space) for pair in listed]
         if None in found:
             number = found.index(None)
-            told = told_of_unknown(listed[number][column], space, side)
+            told = describe_unknown(listed[number][column], space, side)
             raise InputError(f"{name}, number {number + 1}, {listed[number]!r}: {told}")
         rows[:, column] = np.asarray(found, dtype=np.int64)
     return rows

@@ -48,10 +48,10 @@ def denormalise(directions: Tensor, center: Tensor | None) -> Tensor:
 def standardise(columns: Tensor) -> Tensor:
     """Columns of (n, q) with mean 0 and deviation 1; a constant column becomes 0."""
     limits = torch.finfo(columns.dtype)
-    centerd = columns - columns.mean(dim=0, dtype=torch.float64).to(columns.dtype)
+    centered = columns - columns.mean(dim=0, dtype=torch.float64).to(columns.dtype)
     rounding = 8 * limits.eps * columns.abs().amax(dim=0)  # what a constant column may still vary by
-    spread = centerd.square().mean(dim=0).sqrt()
-    return centerd * (spread > rounding) / spread.clamp_min(limits.tiny)
+    spread = centered.square().mean(dim=0).sqrt()
+    return centered * (spread > rounding) / spread.clamp_min(limits.tiny)
 
 
 def whiten(vectors: Tensor, strength: float) -> Tensor:

@@ -7,12 +7,12 @@ from torch import Tensor
 
 from kedge.geometry.eigen import eigh
 
-# Least share of the greatest squared singular value at which the least one is still known well enough.
+# Least share of the largest squared singular value at which the least one is still known well enough.
 _WELL_CONDITIONED = 1e-12
 
 
 def orthogonal_map(source: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
-    """The W (dx, dy) of greatest sum_i w_i <x_i W, y_i> with orthonormal rows or columns.
+    """The W (dx, dy) of largest sum_i w_i <x_i W, y_i> with orthonormal rows or columns.
 
     With dx = dy this is orthogonal Procrustes. With dx > dy the columns of W are orthonormal (W projects),
     with dx < dy its rows are (W embeds).

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from kedge.judging.confidence import Confidence
 from kedge.judging.health import OK, Answer, Health, Interval, Overlap, sentence, verdict_of
-from kedge.judging.judge import RECOGNISED_SCALE, Judged
-from kedge.judging.recognition import estimate_overlap
-from kedge.matching.problem import Problem
-from kedge.models.maps import ENOUGH_KNOWN, Centers, choose_map
+from kedge.judging.judge import RECOGNISED_SCALE, Judgement
+from kedge.judging.overlap import estimate_overlap
+from kedge.matching import Problem
+from kedge.models.maps.choosing import ENOUGH_KNOWN, Centers, choose_map
 from kedge.solving.alignment import Alignment
 
 # An overlap that is surely below this is said to be small.
@@ -18,7 +18,7 @@ _FEW = 0.5
 _RANK = 0.1
 
 
-def judge_by_known(problem: Problem, judged: Judged, centers: Centers) -> Judged:
+def judge_by_known(problem: Problem, judged: Judgement, centers: Centers) -> Judgement:
     """The judgement, in the light of the seeds where they are many.
 
     If maps fitted to some of them bring others to their partners, the map is right, whatever else is seen.
@@ -26,7 +26,7 @@ def judge_by_known(problem: Problem, judged: Judged, centers: Centers) -> Judged
     seeds = len(problem.seeds_x)
     if seeds < ENOUGH_KNOWN or judged.answer.verdict == "ok":
         return judged
-    rank = choose_map(problem, problem.seeds_x, problem.seeds_y, seeds, centers.y).own_rank
+    rank = choose_map(problem, problem.seeds_x, problem.seeds_y, seeds, centers.y).mrr
     if rank is None or rank < _RANK:
         return judged
     reason = f"Known pairs that are held out find their partner with MRR {rank:.2f}, by maps of the others alone."
@@ -35,7 +35,7 @@ def judge_by_known(problem: Problem, judged: Judged, centers: Centers) -> Judged
 
 
 def answer_both(
-    problem: Problem, alignment: Alignment, judged: Judged, confidence: Confidence, listed: int, *, disjoint: bool
+    problem: Problem, alignment: Alignment, judged: Judgement, confidence: Confidence, listed: int, *, disjoint: bool
 ) -> Health:
     """Both answers: the map's as judged, the pairs' by how many rows are recognised.
 
@@ -48,7 +48,7 @@ def answer_both(
     few = f"the two share {'few' if overlap.x.high < _FEW else 'an unknown part of their'} items ({overlap.x} of X's)"
     if disjoint:
         reason = "None are looked for: the spaces were said to have nothing in common."
-        advice = "Leave out that they are disjoint, if they may share items after all."
+        advice = "Omit --disjoint if they may share items after all."
     elif judged.answer.verdict != "ok":
         reason = f"Nothing can be said of them while the map is {judged.answer.verdict}; {recognition}."
         advice = judged.answer.advice
@@ -58,7 +58,7 @@ def answer_both(
     else:
         reason = f"{sentence(recognition)}: {few}, or their rows look too much alike; {listed} pairs are listed."
         advice = "Use the map, which needs no pairs; look at the pairs that are listed before you use them."
-    mutual = float(alignment.match.mutual.float().mean())
+    mutual = alignment.match.mutual_share
     pairs = Answer(score, verdict, reason, advice)
     return Health(judged.answer, pairs, overlap, recognition.share, judged.closeness, judged.agreement, mutual)
 

@@ -1,7 +1,7 @@
 """How sure is a pair? A probability for every row, measured on the two spaces themselves.
 
 Rows are matched as read by models that had not seen their pairs (`cross_fitting`), and what the margins of that match
-are worth is told from first and second choices (`recognition`).
+are worth is seen in first and second choices (`recognition`).
 """
 
 from __future__ import annotations
@@ -14,12 +14,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from kedge.judging.health import OK, UNCERTAIN
-from kedge.judging.judge import Judged
+from kedge.judging.judge import Judgement
 from kedge.judging.recognition import Choices, Recognition, count_recognised, pair_probabilities
-from kedge.matching import Agreement, Comparison, Match
-from kedge.matching.problem import Problem
-from kedge.runs.journal import Journal, match_from, match_kept, match_state
-from kedge.solving.steps import Step
+from kedge.matching import CandidateRecall, Comparison, Match, Problem
+from kedge.solving.steps import Log
 
 # Rows that are in no pair: how often their candidate is right all the same, as a share of how often the least sure
 # pair is, depending on whether it is in a pair with another row. Seen on words and images; the one thing here that is
@@ -31,7 +29,7 @@ _UNCLAIMED, _CLAIMED = 0.7, 0.2
 class Confidence:
     """A match of all rows by models that had not seen them, and what it is worth.
 
-    `paired` (n,) is the probability that a row's partner is right if the two are a mutual pair, `least` that of
+    `paired` (n,) is the probability that a row's partner is right if the two are a mutual pair, `minimum` that of
     the least sure pair. In the match seeds are pairs; `unaided` is the match without them.
     `recognition` is how many rows are recognised, `trust` whether the map is right at all, which all probabilities
     count in; `candidate_recall` says, where only candidates were compared, how many of a sample have their exact
@@ -40,19 +38,19 @@ class Confidence:
 
     match: Match
     paired: NDArray[np.float32]
-    least: float
+    minimum: float
     unaided: Match
     recognition: Recognition
     trust: float
-    candidate_recall: Agreement | None
+    candidate_recall: CandidateRecall | None
 
     def of(self, rows_x: NDArray[np.int64], rows_y: NDArray[np.int64]) -> NDArray[np.float32]:
         """Probabilities (k,) that rows (k,) of X and of Y belong together, whether or not they are pairs."""
         partner, mutual = self.match.partner.cpu().numpy(), self.match.mutual.cpu().numpy()
         claimed_y = np.isin(rows_y, partner[mutual])
-        unpaired = self.least * np.where(claimed_y, _CLAIMED, _UNCLAIMED)
+        unpaired = self.minimum * np.where(claimed_y, _CLAIMED, _UNCLAIMED)
         in_a_pair = np.where(
-            partner[rows_x] == rows_y, self.paired[rows_x], np.minimum(1 - self.paired[rows_x], self.least)
+            partner[rows_x] == rows_y, self.paired[rows_x], np.minimum(1 - self.paired[rows_x], self.minimum)
         )
         return np.where(mutual[rows_x], in_a_pair, unpaired).astype(np.float32)
 
@@ -62,12 +60,12 @@ def measure_confidence(
     honest: Comparison,
     guesses: Tensor,
     seeds: tuple[Tensor, Tensor],
-    judged: Judged,
-    journal: Journal,
+    judged: Judgement,
+    log: Log,
     *,
     disjoint: bool = False,
 ) -> Confidence:
-    """Match rows as read by models that had not seen their pairs, and tell what the margins are worth.
+    """Match rows as read by models that had not seen their pairs, and measure what the margins are worth.
 
     Rows that are in no pair keep their partner of the match before, `guesses` (n,): it is as good a guess as any.
     Seeds, rows (s,) of X and of Y, are pairs whatever the match says, unless the map is not right; if the spaces are
@@ -75,15 +73,13 @@ def measure_confidence(
     """
     # What the pairs are worth if the map is right, times whether it is.
     trust = float(np.clip((judged.answer.score - UNCERTAIN) / (OK - UNCERTAIN), 0, 1))
-    expected = match_kept(len(problem.x), len(problem.y))
-    state = journal.once("confidence", problem.y.device, expected, lambda: match_state(honest.match()))
-    journal.tell(Step("confidence", 1, 2))
-    match = match_from(state)
-    choices = Choices.of(honest, match, torch.Generator().manual_seed(0))
+    match = log.once("confidence", Match, honest.match)
+    log.report("confidence", 1, 2)
+    choices = Choices.from_comparison(honest, match, torch.Generator().manual_seed(0))
     candidate_recall = honest.candidate_recall(match)
-    journal.tell(Step("confidence", 2, 2))
+    log.report("confidence", 2, 2)
     seemingly = count_recognised(choices)
-    recognition = seemingly.less(1.0 if disjoint else judged.illusion)
+    recognition = seemingly.less(1.0 if disjoint else judged.chance_rate)
     match = replace(match, partner=torch.where(match.mutual, match.partner, guesses))
     if trust == 0 or not bool(match.mutual.any()):
         nothing = np.zeros(len(problem.x), dtype=np.float32)
@@ -93,8 +89,8 @@ def measure_confidence(
     given = _with_seeds(match, *seeds)
     paired = trust * np.interp(given.margin.double().cpu().numpy(), at, probabilities)
     paired[seeds[0].cpu().numpy()] = 1.0
-    least = trust * float(probabilities[0])
-    return Confidence(given, paired.astype(np.float32), least, match, recognition, trust, candidate_recall)
+    minimum = trust * float(probabilities[0])
+    return Confidence(given, paired.astype(np.float32), minimum, match, recognition, trust, candidate_recall)
 
 
 def _with_seeds(match: Match, seeds_x: Tensor, seeds_y: Tensor) -> Match:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from kedge.matching import Rows, processes, row_blocks
-from kedge.matching.problem import Problem
+from kedge.matching import Problem, row_blocks, row_pieces
 
 # A right seed is close even where it is not the closest; a wrong one is anywhere. On average over
 # both directions, at most this share of rows may be closer.
@@ -14,18 +13,18 @@ _CLOSER_ROWS = 0.05
 _ROUNDING = 1e-5
 
 
-def rows_closer(problem: Problem, x: Rows, y: Rows) -> Tensor:
+def rows_closer(problem: Problem, x: Tensor, y: Tensor) -> Tensor:
     """How many rows are closer to a seed's rows than they are to each other (s,): the mean over both directions.
 
     x (n, c) and y (m, c) are the problem's rows as read without their own pairs; their inner product is similarity.
     """
-    source, target = x.take(problem.seeds_x), y.take(problem.seeds_y)
+    source, target = x[problem.seeds_x].float(), y[problem.seeds_y].float()
     similarity = (source * target).sum(dim=1)
     counts = torch.zeros_like(similarity, dtype=torch.int64)
     for rows, others in ((source, y), (target, x)):
-        for piece in others.pieces():
+        for piece in row_pieces(others):
             counts += _closer(rows, piece, similarity, problem.budget)
-    return processes().sum(counts).double() / 2
+    return counts.double() / 2
 
 
 def suspect_seeds(problem: Problem, closer: Tensor) -> Tensor:

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from kedge.runs.schema import Share, restore
+from kedge.storage.schema import Share, restore
 
 Verdict = Literal["ok", "uncertain", "failed"]
 
 OK, UNCERTAIN = 0.3, 0.15
-"""Least scores of the two better verdicts."""
+"""Minimum scores of the two better verdicts."""
 
 
 def verdict_of(score: float) -> Verdict:
@@ -23,9 +23,9 @@ def verdict_of(score: float) -> Verdict:
     return "ok" if score >= OK else "uncertain" if score >= UNCERTAIN else "failed"
 
 
-def sentence(told: object) -> str:
-    """What is told, as a sentence begins."""
-    words = str(told)
+def sentence(statement: object) -> str:
+    """A statement with a capital letter."""
+    words = str(statement)
     return words[:1].upper() + words[1:]
 
 
@@ -62,8 +62,8 @@ class Overlap:
     y: Interval
 
     def __str__(self) -> str:
-        told = [str(interval) for interval in (self.x, self.y)]
-        return "unknown" if told == ["unknown"] * 2 else f"{told[0]} of X's items; {told[1]} of Y's"
+        of_x, of_y = str(self.x), str(self.y)
+        return "unknown" if of_x == of_y == "unknown" else f"{of_x} of X's items; {of_y} of Y's"
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Health:
     mutual: Share
 
     @classmethod
-    def of(cls, stored: Mapping[str, Any]) -> Health:
+    def from_dict(cls, stored: Mapping[str, Any]) -> Health:
         """From what `asdict` made of one; anything else is an `InputError`."""
         health: Health = restore(Health, stored, "health")
         return health

@@ -1,20 +1,20 @@
-"""How many rows recognise their counterpart, and how sure a pair is: told from first and second choices.
+"""How many rows recognise their counterpart, and how sure a pair is: seen in first and second choices.
 
-A row that has no counterpart chooses a stranger, and now and then one that stands out, as if it were the counterpart.
-How often strangers stand out by how much can be seen without knowing any truth. Let S(t) be the share of rows without a
-counterpart whose first choice is mutual and leads by a *margin* of more than t. Keep every row from its first choice,
-and look at the second:
+A row that has no counterpart chooses a non-match, and now and then one that stands out, as if it were the counterpart.
+How often non-matches stand out by how much can be seen without knowing any truth. Let S(t) be the share of rows
+without a counterpart whose first choice is mutual and leads by a *margin* of more than t. Keep every row from its first
+choice, and look at the second:
 
 - A row that had chosen its counterpart is now one without: its second choice leads by more than t with the same
   probability S(t).
-- A row that had chosen a stranger now has the second best of them. Similarities to strangers fall off exponentially
-  where they are greatest, as extremes do; then the best of them comes as the first event of a Poisson process and the
+- A row that had chosen a non-match now has the second best of them. Similarities to non-matches fall off exponentially
+  where they are largest, as extremes do; then the best of them comes as the first event of a Poisson process and the
   second best as its second, and the second leads by more than t with probability S(t)^2.
 
 If a share p of the rows has chosen its counterpart, margins t are exceeded by first choices with frequency
 D(t) = p T(t) + (1 - p) S(t), and by second choices with F(t) = p S(t) + (1 - p) S(t)^2. Nearly every counterpart that
 is chosen is mutual, T(0) = 1, and then S(0) = F(0) / D(0), from which p follows; given p, F gives S at every other
-margin, and (1 - p) S against D the share of strangers among the pairs of any margin. All of it is measured on the
+margin, and (1 - p) S against D the share of non-matches among the pairs of any margin. All of it is measured on the
 spaces at hand, and where nothing is shared, or the map is wrong, p comes out as nothing.
 """
 
@@ -28,21 +28,16 @@ from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 from torch import Tensor
 
-from kedge.judging.health import Interval, Overlap
-from kedge.matching import Comparison, Match, Rows
+from kedge.matching import Comparison, Match
 
 PROBABLE = 0.5
 """Pairs that are at least so probable are learned from."""
 
-FEWEST_ROWS = 50
-"""Fewer rows tell nothing: their shares are too rough."""
+MIN_ROWS = 50
+"""Fewer rows say nothing: their shares are too rough."""
 
 _SAMPLE = 4000
 _BINS = 20
-# How far the law has been seen to be off on words, images and texts, in shares of all rows: it rather finds too few.
-_LAW_LOW, _LAW_HIGH = -0.04, 0.10
-_FEWEST_SEEDS, _TOLD_APART = 10, 0.2
-_DRAWS = 4000
 
 
 @dataclass(frozen=True)
@@ -58,7 +53,7 @@ class Choices:
     rows_y: int
 
     @classmethod
-    def of(cls, compared: Comparison, match: Match, generator: torch.Generator) -> Choices:
+    def from_comparison(cls, compared: Comparison, match: Match, generator: torch.Generator) -> Choices:
         """Of rows that are compared, and their match."""
         some_x, some_y = (_some(rows, generator) for rows in (compared.x, compared.y))
         second_x = compared.second_margins(match, some_x)
@@ -70,7 +65,7 @@ def _numbers(margins: Tensor) -> NDArray[np.float64]:
     return margins.double().cpu().numpy()
 
 
-def _some(rows: Rows, generator: torch.Generator) -> Tensor:
+def _some(rows: Tensor, generator: torch.Generator) -> Tensor:
     return torch.randperm(len(rows), generator=generator)[:_SAMPLE].sort().values.to(rows.device)
 
 
@@ -83,9 +78,9 @@ class Recognition:
     rows_x: int
     rows_y: int
 
-    def less(self, illusion: float) -> Recognition:
+    def less(self, chance_rate: float) -> Recognition:
         """Without the share of the rows of the smaller space that only seem to be recognised."""
-        return replace(self, count=max(self.count - illusion * min(self.rows_x, self.rows_y), 0.0))
+        return replace(self, count=max(self.count - chance_rate * min(self.rows_x, self.rows_y), 0.0))
 
     def __str__(self) -> str:
         return f"about {self.share:.0%} of the rows recognise their counterpart"
@@ -94,6 +89,10 @@ class Recognition:
     def share(self) -> float:
         """Of the rows of the smaller space."""
         return min(self.count / min(self.rows_x, self.rows_y), 1.0)
+
+    def exceeds(self, chance_rate: float, share: float) -> bool:
+        """Whether this share of the rows is recognised beyond chance, by two standard errors."""
+        return self.share - chance_rate - 2 * self.share_error >= share
 
     @property
     def share_error(self) -> float:
@@ -114,7 +113,7 @@ def count_recognised(choices: Choices) -> Recognition:
     ]
     # Both say the same of the same pairs, but for the noise of the second choices.
     count, error = np.mean(found, axis=0).tolist()
-    if min(n, m) < FEWEST_ROWS:
+    if min(n, m) < MIN_ROWS:
         return Recognition(0.0, float(min(n, m)), n, m)
     return Recognition(float(np.clip(count, 0, mutual)), error, n, m)
 
@@ -139,15 +138,15 @@ def pair_probabilities(choices: Choices, recognition: Recognition) -> tuple[NDAr
     # What is not certain does not count: at most as many are right as are there but for one standard error.
     share = float(np.clip((recognition.count - recognition.error) / rows, 0, 1 - 1e-9))
     margins = np.sort(choices.first[choices.first > 0])
-    if rows < FEWEST_ROWS or not len(margins):
+    if rows < MIN_ROWS or not len(margins):
         return np.zeros(1), np.zeros(1)
     inner = np.quantile(margins, np.linspace(0, 1, min(_BINS, len(margins)) + 1)[1:-1])
     edges = np.unique(np.concatenate([[0.0], inner]))
     edges = edges[np.diff(_exceeding(choices.first, edges), append=0) < 0]  # equal margins leave bins empty
     exceeded = _exceeding(choices.first, edges) / rows
     seconds = (_exceeding(choices.second_x, edges) + 1) / (len(choices.second_x) + 1)  # one more may always be there
-    strangers = (1 - share) * _by_strangers(seconds, share)
-    in_bin, false_in_bin = -np.diff(exceeded, append=0), -np.diff(strangers, append=0)
+    non_matches = (1 - share) * _by_non_matches(seconds, share)
+    in_bin, false_in_bin = -np.diff(exceeded, append=0), -np.diff(non_matches, append=0)
     false_share = np.clip(false_in_bin / in_bin, 0, 1)
     smooth = isotonic_regression(false_share, weights=in_bin, increasing=False).x
     bins = np.searchsorted(edges, margins, side="left") - 1
@@ -157,40 +156,16 @@ def pair_probabilities(choices: Choices, recognition: Recognition) -> tuple[NDAr
 
 def probable_rows(compared: Comparison, match: Match) -> Tensor:
     """Mask (n,) of the rows of X whose pair with a row of Y is more probably right than not."""
-    choices = Choices.of(compared, match, torch.Generator().manual_seed(0))
+    choices = Choices.from_comparison(compared, match, torch.Generator().manual_seed(0))
     probability = np.interp(choices.first, *pair_probabilities(choices, count_recognised(choices)))
     return torch.from_numpy(probability >= PROBABLE).to(match.margin.device) & match.mutual
 
 
 def _exceeding(margins: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.float64]:
-    """How many margins are greater than each edge."""
+    """How many margins are larger than each edge."""
     return (len(margins) - np.searchsorted(np.sort(margins), edges, side="right")).astype(np.float64)
 
 
-def _by_strangers(seconds: NDArray[np.float64], share: float) -> NDArray[np.float64]:
+def _by_non_matches(seconds: NDArray[np.float64], share: float) -> NDArray[np.float64]:
     """S, of which F = p S + (1 - p) S^2."""
     return (np.sqrt(share**2 + 4 * (1 - share) * seconds) - share) / (2 * (1 - share))
-
-
-def estimate_overlap(recognition: Recognition, seeds: int, seeds_recognised: int) -> Overlap:
-    """The share of each space's items that the other has too.
-
-    Rows are recognised if they have a counterpart and are told apart from others. How often the latter is so, the seeds
-    say: so many of them were recognised by models that had not seen them. Without seeds, or where hardly one of them
-    is, there is only a lower bound.
-    """
-    chance = np.random.default_rng(0)
-    total = min(recognition.rows_x, recognition.rows_y)
-    shares = recognition.share + recognition.share_error * chance.standard_normal(_DRAWS)
-    # The law is off where there are strangers to be off about.
-    shares = shares + np.sqrt(1 - recognition.share) * chance.uniform(_LAW_LOW, _LAW_HIGH, _DRAWS)
-    told_apart = chance.beta(seeds_recognised + 0.5, seeds - seeds_recognised + 0.5, _DRAWS)
-    # Where hardly a seed is recognised, that others are not says nothing about whether they have a counterpart.
-    known = seeds >= _FEWEST_SEEDS and seeds_recognised >= _TOLD_APART * seeds
-    shared = np.clip(shares / told_apart if known else shares, seeds / total, 1) * total
-
-    def interval(rows: int) -> Interval:
-        low, middle, high = (float(value) for value in np.quantile(shared / rows, (0.05, 0.5, 0.95)))
-        return Interval(middle, low, high) if known else Interval(None, low, min(1.0, total / rows))
-
-    return Overlap(interval(recognition.rows_x), interval(recognition.rows_y))

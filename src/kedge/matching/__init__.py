@@ -1,54 +1,60 @@
-"""Who corresponds to whom: reductions of a similarity that is never stored, and what is built on them."""
+"""Who corresponds to whom: a problem, reductions of a similarity that is never stored, and what is built on them.
+
+May import geometry and below; `kernels` is the only folder that knows Triton.
+"""
 
 from kedge.matching.assignment import assign_distinct
-from kedge.matching.blocks import DEFAULT_BUDGET, row_blocks
+from kedge.matching.blocks import DEFAULT_BUDGET, map_rows, row_blocks, row_pieces
 from kedge.matching.candidates import Candidates, exact_is_quick, find_candidates, nearest_of
-from kedge.matching.comparison import Agreement, CandidateComparison, Comparison, ExactComparison
-from kedge.matching.csls import Match, hubness, match_csls
-from kedge.matching.half_precision import COLUMNS_OF_A_BIAS, in_halves
+from kedge.matching.comparison import CandidateComparison, CandidateRecall, Comparison, ExactComparison
+from kedge.matching.csls import Match, hubness, match_csls, second_margins
+from kedge.matching.half_precision import COLUMNS_PER_BIAS, to_half
 from kedge.matching.kernels.backend import Precision, current_precision, use_fused, using_precision
-from kedge.matching.neighbours import best_partners, greatest, top_k
-from kedge.matching.processes import Processes, processes, several_processes
-from kedge.matching.rows import Rows, as_rows
-from kedge.matching.seconds import second_margins
-from kedge.matching.sinkhorn import SinkhornResult, epsilon_schedule, sinkhorn
-from kedge.matching.softmin import BlockedSoftmin, Softmin
+from kedge.matching.neighbours import best_partners, largest, top_k
+from kedge.matching.problem import Problem, draw_rows
+from kedge.matching.readings import CosineReading, Reading, compare, compare_among, held, read_y
+from kedge.matching.sinkhorn import BlockedSoftmin, SinkhornResult, Softmin, epsilon_schedule, sinkhorn
 from kedge.matching.transport import TransportStep, balanced, transport_step
 
 __all__ = [
-    "COLUMNS_OF_A_BIAS",
+    "COLUMNS_PER_BIAS",
     "DEFAULT_BUDGET",
-    "Agreement",
     "BlockedSoftmin",
     "CandidateComparison",
+    "CandidateRecall",
     "Candidates",
     "Comparison",
+    "CosineReading",
     "ExactComparison",
     "Match",
     "Precision",
-    "Processes",
-    "Rows",
+    "Problem",
+    "Reading",
     "SinkhornResult",
     "Softmin",
     "TransportStep",
-    "as_rows",
     "assign_distinct",
     "balanced",
     "best_partners",
+    "compare",
+    "compare_among",
     "current_precision",
+    "draw_rows",
     "epsilon_schedule",
     "exact_is_quick",
     "find_candidates",
-    "greatest",
+    "held",
     "hubness",
-    "in_halves",
+    "largest",
+    "map_rows",
     "match_csls",
     "nearest_of",
-    "processes",
+    "read_y",
     "row_blocks",
+    "row_pieces",
     "second_margins",
-    "several_processes",
     "sinkhorn",
+    "to_half",
     "top_k",
     "transport_step",
     "use_fused",

@@ -9,12 +9,11 @@ from scipy.sparse.csgraph import min_weight_full_bipartite_matching
 from torch import Tensor
 
 from kedge.errors import InputError
-from kedge.matching.blocks import DEFAULT_BUDGET, row_blocks
-from kedge.matching.rows import Rows, as_rows
+from kedge.matching.blocks import DEFAULT_BUDGET, float_parts, row_blocks
 
 
-def assign_distinct(a: Tensor, b: Tensor | Rows, column_penalty: Tensor, *, budget: int = DEFAULT_BUDGET) -> Tensor:
-    """Distinct rows of b (m, d), one for each row of a (n, d), of greatest total <a_i, b_j> - penalty_j.
+def assign_distinct(a: Tensor, b: Tensor, column_penalty: Tensor, *, budget: int = DEFAULT_BUDGET) -> Tensor:
+    """Distinct rows of b (m, d), one for each row of a (n, d), of largest total <a_i, b_j> - penalty_j.
 
     Exact without an n x m matrix: in the best assignment every row takes one of its n best columns (were it
     worse, one of those would be free), so only these can matter. Memory is O(n^2), so a should be few rows,
@@ -22,11 +21,10 @@ def assign_distinct(a: Tensor, b: Tensor | Rows, column_penalty: Tensor, *, budg
 
     Returns rows of b (n,).
     """
-    b = as_rows(b)
     if len(a) > len(b):
         raise InputError(f"cannot give {len(a)} rows distinct partners among {len(b)}")
     values, columns = [], []
-    for first, part in b.parts():
+    for first, part in float_parts(b):
         best, where = _best_columns(a, part, column_penalty[first : first + len(part)], budget)
         values.append(best.double().cpu().numpy())
         columns.append(first + where.cpu().numpy())
@@ -40,6 +38,6 @@ def assign_distinct(a: Tensor, b: Tensor | Rows, column_penalty: Tensor, *, budg
 
 
 def _best_columns(a: Tensor, b: Tensor, penalty: Tensor, budget: int) -> tuple[Tensor, Tensor]:
-    """Values and columns (n, min(n, m)) of the greatest <a_i, b_j> - penalty_j of each row."""
+    """Values and columns (n, min(n, m)) of the largest <a_i, b_j> - penalty_j of each row."""
     best = [block.topk(min(len(a), len(b)), dim=1) for _, block in row_blocks(a, b, budget, bias=-penalty)]
     return torch.cat([found.values for found in best]), torch.cat([found.indices for found in best])

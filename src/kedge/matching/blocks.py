@@ -1,8 +1,11 @@
-"""Blocks of rows of a similarity, as many as a memory budget allows; the whole is never there at once."""
+"""Rows and similarities a block at a time, so that nothing of the size of the whole is ever there at once.
+
+Many rows are held in half precision; whatever goes over rows here hands them out as float32.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -15,6 +18,36 @@ DEFAULT_BUDGET = 256 * 2**20
 # Larger blocks bring no speed on a CPU (measured on two cores: flat from 512 rows on).
 _MAX_CPU_ROWS = 1024
 _CACHE_LINE = 16  # float32 numbers
+# Rows worked on at once where a temporary of the size of the matrix would otherwise appear.
+_ROWS = 16_384
+# Rows of half precision that become float32 at once where all are gone over.
+_HALF_ROWS = 65_536
+
+
+def row_pieces(rows: Tensor) -> Iterator[Tensor]:
+    """Rows (n, d) some thousands at a time, as float32."""
+    return (rows[begin : begin + _ROWS].float() for begin in range(0, len(rows), _ROWS))
+
+
+def float_parts(rows: Tensor) -> Iterator[tuple[int, Tensor]]:
+    """Rows (n, d) as float32, each part with the number of its first row: all at once unless they must be converted."""
+    if rows.dtype == torch.float32:
+        yield 0, rows
+    else:
+        for begin in range(0, len(rows), _HALF_ROWS):
+            yield begin, rows[begin : begin + _HALF_ROWS].float()
+
+
+def map_rows(rows: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
+    """Rows (n, d) sent through a function of float32 rows (k, d) to rows (k, e), some at a time."""
+    first = function(rows[:_ROWS].float())
+    if len(rows) <= _ROWS:
+        return first
+    result = first.new_empty(len(rows), *first.shape[1:])
+    result[:_ROWS] = first
+    for begin in range(_ROWS, len(rows), _ROWS):
+        result[begin : begin + _ROWS] = function(rows[begin : begin + _ROWS].float())
+    return result
 
 
 def _rows_per_block(a: Tensor, b: Tensor, budget: int, copies: int) -> int:
@@ -24,8 +57,8 @@ def _rows_per_block(a: Tensor, b: Tensor, budget: int, copies: int) -> int:
         raise InputError(
             f"memory_budget of {budget} bytes is too small for rows of {len(b)} similarities; give at least {row_bytes}"
         )
-    most = _MAX_CPU_ROWS if a.device.type == "cpu" else len(a)
-    return max(1, min(budget // row_bytes, most, len(a)))
+    limit = _MAX_CPU_ROWS if a.device.type == "cpu" else len(a)
+    return max(1, min(budget // row_bytes, limit, len(a)))
 
 
 def row_blocks(

@@ -8,17 +8,15 @@ looks into is decided on a sample whose nearest rows are known exactly.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from kedge.matching.blocks import DEFAULT_BUDGET
+from kedge.matching.blocks import DEFAULT_BUDGET, float_parts
 from kedge.matching.clusters import Clusters, bounds_of
-from kedge.matching.neighbours import greatest, top_k
-from kedge.matching.processes import processes
-from kedge.matching.rows import as_rows
+from kedge.matching.neighbours import largest, top_k
 
 KEPT = 16
 """Candidates that are kept for each row."""
@@ -59,8 +57,8 @@ class Candidates:
 
 
 def exact_is_quick(rows_a: int, rows_b: int, device: torch.device) -> bool:
-    """Whether so many rows are better compared all with all; several processes always do."""
-    return not processes().alone or rows_a * rows_b <= _QUICK[device.type]
+    """Whether so many rows are better compared all with all."""
+    return rows_a * rows_b <= _QUICK[device.type]
 
 
 def find_candidates(a: Tensor, b: Tensor, *, biases: int = 0, budget: int = DEFAULT_BUDGET) -> Candidates:
@@ -71,8 +69,7 @@ def find_candidates(a: Tensor, b: Tensor, *, biases: int = 0, budget: int = DEFA
     """
     if len(a) * len(b) <= _QUICK_ONCE[a.device.type]:
         of_a, of_b = (
-            nearest_of(left.float(), as_rows(right).parts(), KEPT_ONCE[a.device.type], budget)[1]
-            for left, right in ((a, b), (b, a))
+            nearest_of(left.float(), right, KEPT_ONCE[a.device.type], budget)[1] for left, right in ((a, b), (b, a))
         )
         return Candidates(of_a.int(), of_b.int(), 0)
     axes = _leading_axes(b, biases)
@@ -107,7 +104,7 @@ def _enough_probes(
 ) -> int:
     """How many clusters rows must look into for nearly all of a sample of a to meet their nearest of b."""
     drawn = torch.randperm(len(a), generator=torch.Generator().manual_seed(1))[:_SAMPLE].to(a.device)
-    nearest = nearest_of(a[drawn].float(), as_rows(b).parts(), 1, budget)[1][:, 0]
+    nearest = nearest_of(a[drawn].float(), b, 1, budget)[1][:, 0]
     forth = _place(points_a[drawn], in_b.centers, in_b.labels[nearest])
     back = _place(points_b[nearest], in_a.centers, in_a.labels[drawn])
     at = torch.minimum(forth, back)
@@ -120,15 +117,17 @@ def _place(points: Tensor, centers: Tensor, cluster: Tensor) -> Tensor:
     return (closeness > closeness.gather(1, cluster[:, None])).sum(dim=1)
 
 
-def nearest_of(queries: Tensor, parts: Iterable[tuple[int, Tensor]], count: int, budget: int) -> tuple[Tensor, Tensor]:
-    """Similarities and numbers (s, count) of the rows (m, d) nearest to queries (s, d), exactly.
+def nearest_of(
+    queries: Tensor, rows: Tensor, count: int, budget: int, read: Callable[[Tensor], Tensor] | None = None
+) -> tuple[Tensor, Tensor]:
+    """Similarities and numbers (s, count) of the rows (m, d), of any precision, nearest to queries (s, d), exactly.
 
-    The rows come in parts, each with the number of its first.
+    Rows that are not yet in the coordinates of the queries are `read` a part at a time.
     """
     values = queries.new_empty(len(queries), 0)
     columns = torch.empty(len(queries), 0, dtype=torch.int64, device=queries.device)
-    for first, part in parts:
-        value, column = top_k(queries, part, count, budget=budget)
+    for first, part in float_parts(rows):
+        value, column = top_k(queries, part if read is None else read(part), count, budget=budget)
         values, order = torch.cat([values, value], dim=1).topk(min(count, values.shape[1] + value.shape[1]), dim=1)
         columns = torch.cat([columns, column + first], dim=1).gather(1, order)
     return values, columns
@@ -164,8 +163,8 @@ def _compare(queries: Tensor, rows: Tensor, probes: Tensor, clusters: Clusters, 
     each = probes.shape[1] * (4 * _PLACES[rows.device.type] + 24)
     if rows.is_cuda:  # which is quick only if much is done at once
         budget = max(budget, torch.cuda.mem_get_info(rows.device)[0] // 4)
-    most = _NUMBERS // (probes.shape[1] * _PLACES[rows.device.type])
-    at_once = max(1, min(len(queries), 2 * budget // each, most))
+    limit = _NUMBERS // (probes.shape[1] * _PLACES[rows.device.type])
+    at_once = max(1, min(len(queries), 2 * budget // each, limit))
     for begin in range(0, len(queries), at_once):
         some = slice(begin, min(begin + at_once, len(queries)))
         _compare_some(queries, rows, probes[some], some, clusters, found, met)
@@ -218,9 +217,9 @@ def _similarities(queries: Tensor, rows: Tensor, width: int) -> Tensor:
 
 
 def _best_places(similarity: Tensor, columns: int, width: int, bits: int) -> Tensor:
-    """The greatest (q, w) of every w-th similarity of (q, l), with which of them it is in its last bits.
+    """The largest (q, w) of every w-th similarity of (q, l), with which of them it is in its last bits.
 
-    Selecting the greatest with their indices takes longer than the product; maxima alone are quick. Two of a row's
+    Selecting the largest with their indices takes longer than the product; maxima alone are quick. Two of a row's
     nearest that compete for one place lose one of them, and the similarity its last digits: both are only candidates.
     Overwrites the similarity.
     """
@@ -232,7 +231,7 @@ def _best_places(similarity: Tensor, columns: int, width: int, bits: int) -> Ten
 
 def _meet(met: _Found, members: Tensor, who: Tensor, similarity: Tensor) -> None:
     """Remember for the members (l,) of a cluster the nearest of the queries (q,) that look into it."""
-    values, columns = greatest(similarity.T.contiguous(), min(KEPT, len(who)))
+    values, columns = largest(similarity.T.contiguous(), min(KEPT, len(who)))
     values = torch.cat([met.values[members], values], dim=1)
     rows = torch.cat([met.rows[members], who[columns].int()], dim=1)
     met.values[members], order = values.topk(KEPT, dim=1)
@@ -240,7 +239,7 @@ def _meet(met: _Found, members: Tensor, who: Tensor, similarity: Tensor) -> None
 
 
 def _merged(one: _Found, other: _Found) -> Tensor:
-    """The rows (n, k) of the greatest similarities of two searches, each row once; -1 where there are no more."""
+    """The rows (n, k) of the largest similarities of two searches, each row once; -1 where there are no more."""
     merged = torch.empty_like(one.rows)
     for begin in range(0, len(merged), _ROWS):
         some = slice(begin, begin + _ROWS)

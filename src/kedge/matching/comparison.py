@@ -11,9 +11,7 @@ from torch import Tensor
 
 from kedge.matching.blocks import DEFAULT_BUDGET
 from kedge.matching.candidates import Candidates, nearest_of
-from kedge.matching.csls import NEIGHBOURS, Match, match_csls
-from kedge.matching.rows import Rows
-from kedge.matching.seconds import second_margins
+from kedge.matching.csls import NEIGHBOURS, Match, match_csls, second_margins
 
 # Rows whose candidates are side by side in memory at once.
 _ROWS = 2048
@@ -28,11 +26,11 @@ class Comparison(Protocol):
     """Rows x (n, c) and y (m, c), compared by CSLS."""
 
     @property
-    def x(self) -> Rows:
+    def x(self) -> Tensor:
         """Those on one side."""
 
     @property
-    def y(self) -> Rows:
+    def y(self) -> Tensor:
         """Those on the other."""
 
     @property
@@ -45,7 +43,7 @@ class Comparison(Protocol):
     def second_margins(self, match: Match, rows: Tensor, *, of_y: bool = False) -> Tensor:
         """Margins (k,) that rows (k,) of x, or of y, would have with their second best partner, without the best."""
 
-    def candidate_recall(self, match: Match) -> Agreement | None:
+    def candidate_recall(self, match: Match) -> CandidateRecall | None:
         """How many of a sample of rows have the partner that a comparison with all rows gives them; None if all do."""
 
 
@@ -53,8 +51,8 @@ class Comparison(Protocol):
 class ExactComparison:
     """Of all rows with all."""
 
-    x: Rows
-    y: Rows
+    x: Tensor
+    y: Tensor
     budget: int = DEFAULT_BUDGET
     candidates: None = None
 
@@ -77,8 +75,8 @@ class ExactComparison:
 class CandidateComparison:
     """Of every row with its candidates, by exact similarities; what they are in is any coordinates of the same rows."""
 
-    x: Rows
-    y: Rows
+    x: Tensor
+    y: Tensor
     candidates: Candidates
     budget: int = DEFAULT_BUDGET
 
@@ -100,7 +98,7 @@ class CandidateComparison:
     @cached_property
     def _similarities(self) -> tuple[Tensor, Tensor]:
         """Of the rows of x with their candidates (n, k), and of those of y with theirs (m, k)."""
-        x, y = self.x.own, self.y.own
+        x, y = self.x, self.y
         return similarities_of(x, y, self.candidates.of_a), similarities_of(y, x, self.candidates.of_b)
 
     @cached_property
@@ -109,31 +107,31 @@ class CandidateComparison:
         return left, right
 
     @cached_property
-    def _choices_x(self) -> _Choices:
-        return _Choices.of(self.candidates.of_a, self._similarities[0], *self._hubness)
+    def _choices_x(self) -> _RankedCandidates:
+        return _RankedCandidates.from_similarities(self.candidates.of_a, self._similarities[0], *self._hubness)
 
     @cached_property
-    def _choices_y(self) -> _Choices:
-        return _Choices.of(self.candidates.of_b, self._similarities[1], *self._hubness[::-1])
+    def _choices_y(self) -> _RankedCandidates:
+        return _RankedCandidates.from_similarities(self.candidates.of_b, self._similarities[1], *self._hubness[::-1])
 
-    def candidate_recall(self, match: Match) -> Agreement:
+    def candidate_recall(self, match: Match) -> CandidateRecall:
         """How many of a sample of rows of x have the partner that a comparison with all rows of y gives them."""
-        x, y = self.x.own, self.y.own
+        x, y = self.x, self.y
         drawn = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))[:CHECKED].to(x.device)
-        values, columns = nearest_of(x[drawn].float(), self.y.parts(), _NEAREST, self.budget)
+        values, columns = nearest_of(x[drawn].float(), y, _NEAREST, self.budget)
         likely = (values - match.column_hubness[columns]).topk(min(_CONTENDERS, values.shape[1]), dim=1).indices
         values, columns = values.gather(1, likely), columns.gather(1, likely)
         contenders, place = torch.unique(columns, return_inverse=True)
-        exact = _half_mean_of_nearest(nearest_of(y[contenders].float(), self.x.parts(), NEIGHBOURS, self.budget)[0])
+        exact = _half_mean_of_nearest(nearest_of(y[contenders].float(), x, NEIGHBOURS, self.budget)[0])
         best = (values - exact[place]).argmax(dim=1, keepdim=True)
         same = columns.gather(1, best)[:, 0] == match.partner[drawn]
         in_pairs = same[match.mutual[drawn]]
         of_pairs = float(in_pairs.float().mean()) if len(in_pairs) else 1.0  # not NaN, which JSON does not know
-        return Agreement(len(drawn), float(same.float().mean()), len(in_pairs), of_pairs)
+        return CandidateRecall(len(drawn), float(same.float().mean()), len(in_pairs), of_pairs)
 
 
 @dataclass(frozen=True)
-class Agreement:
+class CandidateRecall:
     """Of so many `checked` rows, the `share` whose partner is the exact one; and the same of those in mutual pairs."""
 
     checked: int
@@ -151,21 +149,23 @@ class Agreement:
 
 
 @dataclass(frozen=True)
-class _Choices:
+class _RankedCandidates:
     """Candidates (n, k) of each row, best first, and by how much they are close once hubness is taken off (n, k)."""
 
     rows: Tensor
     values: Tensor
 
     @classmethod
-    def of(cls, candidates: Tensor, similarities: Tensor, own_hubness: Tensor, other_hubness: Tensor) -> _Choices:
+    def from_similarities(
+        cls, candidates: Tensor, similarities: Tensor, own_hubness: Tensor, other_hubness: Tensor
+    ) -> _RankedCandidates:
         values = similarities - own_hubness[:, None]
         values -= other_hubness[candidates.clamp_min(0)]
         values, order = values.sort(dim=1, descending=True)
         return cls(candidates.gather(1, order), values)
 
     def best_besides(self, rows: Tensor, barred: Tensor) -> Tensor:
-        """The greatest value (k,) of each of some rows (k,), one candidate (k,) of each left out; rows may be -1."""
+        """The largest value (k,) of each of some rows (k,), one candidate (k,) of each left out; rows may be -1."""
         rows = rows.clamp_min(0)
         first = self.rows[rows, 0] == barred
         return torch.where(first, self.values[rows, 1], self.values[rows, 0])
@@ -183,7 +183,7 @@ def similarities_of(rows: Tensor, others: Tensor, candidates: Tensor) -> Tensor:
 
 
 def _half_mean_of_nearest(similarities: Tensor) -> Tensor:
-    """Half the mean (n,) of the greatest similarities (n, k) of each row, of as many as there are."""
+    """Half the mean (n,) of the largest similarities (n, k) of each row, of as many as there are."""
     nearest = similarities.topk(min(NEIGHBOURS, similarities.shape[1]), dim=1).values
     there = nearest > -torch.inf
     return nearest.masked_fill(~there, 0).sum(dim=1) / there.sum(dim=1).clamp_min(1) / 2

@@ -5,14 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-COLUMNS_OF_A_BIAS = 3
+COLUMNS_PER_BIAS = 3
 """Columns that a bias takes."""
 
 
-def in_halves(coordinates: Tensor, biases: int, *, left: bool) -> Tensor:
+def to_half(coordinates: Tensor, biases: int, *, left: bool) -> Tensor:
     """Coordinates (n, c) in half precision (n, c + 2 biases), for products of left ones with right ones.
 
-    The last `biases` columns are great numbers that nearly cancel: of these the rounding is kept as well. A product
+    The last `biases` columns are large numbers that nearly cancel: of these the rounding is kept as well. A product
     t s of two of them becomes that of (T, t - T, T) with (S, S, s - S), where T and S are what halves make of t and s.
     """
     plain = coordinates.shape[1] - biases

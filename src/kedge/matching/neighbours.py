@@ -6,34 +6,32 @@ import torch
 from torch import Tensor
 
 from kedge.matching.blocks import DEFAULT_BUDGET, row_blocks
-from kedge.matching.kernels.backend import MOST_FUSED_NEIGHBOURS, use_fused
-from kedge.matching.processes import processes
-from kedge.matching.rows import Rows, as_rows
+from kedge.matching.kernels.backend import MAX_FUSED_NEIGHBOURS, use_fused
 
 _GROUP = 64
 
 
 def top_k(a: Tensor, b: Tensor, k: int, *, budget: int = DEFAULT_BUDGET) -> tuple[Tensor, Tensor]:
-    """The k greatest similarities of each row of a (n, d) to rows of b (m, d), best first.
+    """The k largest similarities of each row of a (n, d) to rows of b (m, d), best first.
 
     Returns values (n, k) and rows of b (n, k); k is at most m.
     """
     k = min(k, len(b))
-    if use_fused(a, b) and k <= MOST_FUSED_NEIGHBOURS:
+    if use_fused(a, b) and k <= MAX_FUSED_NEIGHBOURS:
         from kedge.matching.kernels import fused
 
         return fused.top_k(a, b, k)
     values = a.new_empty(len(a), k)
     indices = torch.empty(len(a), k, dtype=torch.int64, device=a.device)
     for rows, block in row_blocks(a, b, budget):
-        values[rows], indices[rows] = greatest(block, k)
+        values[rows], indices[rows] = largest(block, k)
     return values, indices
 
 
-def greatest(block: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k greatest values (n, k) of each row of a block (n, m), best first, and their columns (n, k).
+def largest(block: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k largest values (n, k) of each row of a block (n, m), best first, and their columns (n, k).
 
-    Of groups of columns, only the k with the greatest maxima can hold them; and maxima are cheap, selecting is not.
+    Of groups of columns, only the k with the largest maxima can hold them; and maxima are cheap, selecting is not.
     """
     n, m = block.shape
     groups = m // _GROUP
@@ -51,18 +49,9 @@ def greatest(block: Tensor, k: int) -> tuple[Tensor, Tensor]:
     return values, candidates.gather(1, positions)
 
 
-def nearest_similarities(a: Rows, b: Rows, k: int, *, budget: int = DEFAULT_BUDGET) -> Tensor:
-    """The k greatest similarities (n_r, k) of each of this process's rows of a to all rows of b."""
-    found = [top_k(a.own, part, k, budget=budget)[0] for _, part in b.parts()]
-    if len(found) == 1:
-        return found[0]
-    together = torch.cat(found, dim=1)
-    return together.topk(min(k, together.shape[1]), dim=1).values
-
-
 def best_partners(
-    a: Tensor | Rows,
-    b: Tensor | Rows,
+    a: Tensor,
+    b: Tensor,
     row_penalty: Tensor,
     column_penalty: Tensor,
     *,
@@ -73,25 +62,8 @@ def best_partners(
     Returns for each row of a (n, d) its best row of b (m, d), as `partner` (n,), and by how much that beats the best
     rival, `margin` (n,): another partner for the row, or another row for the partner. Infinite where there is no rival.
     """
-    a, b = as_rows(a), as_rows(b)
-    choices = _choices_fused if use_fused(a.own, b.own) else _choices
-    own_penalty = row_penalty[a.span]
-    partner = torch.zeros(len(a.own), dtype=torch.int64, device=a.device)
-    value, rival = a.own.new_full((2, len(a.own)), -torch.inf)
-    turned_down = a.own.new_full((len(b),), -torch.inf)
-    seen = []
-    for first, part in b.parts():
-        inside = slice(first, first + len(part))
-        column, best, second, turned_down[inside] = choices(a.own, part, own_penalty, column_penalty[inside], budget)
-        seen.append((first + column, best))
-        rival = torch.maximum(torch.maximum(rival, second), torch.minimum(value, best))
-        partner = torch.where(best > value, first + column, partner)
-        value = torch.maximum(value, best)
-    for column, best in seen:
-        lost = column != partner  # the best of a part, but not of all
-        turned_down.scatter_reduce_(0, column[lost], best[lost], "amax")
-    turned_down = processes().greatest(turned_down)
-    partner, value, rival = a.joined(partner), a.joined(value), a.joined(rival)
+    choices = _choices_fused if use_fused(a, b) else _choices
+    partner, value, rival, turned_down = choices(a, b, row_penalty, column_penalty, budget)
     rival = torch.maximum(rival, turned_down[partner])
     return partner, value - torch.maximum(rival, _best_of_the_others(partner, value, len(b)))
 
@@ -108,7 +80,7 @@ def _choices(
     turned_down = a.new_full((len(b),), -torch.inf)
     for rows, block in row_blocks(a, b, budget, bias=-column_penalty):
         block.sub_(row_penalty[rows, None])
-        values, columns = greatest(block, min(2, len(b)))
+        values, columns = largest(block, min(2, len(b)))
         partner[rows], value[rows] = columns[:, 0], values[:, 0]
         if len(b) > 1:
             rival[rows] = values[:, 1]
@@ -129,9 +101,9 @@ def _choices_fused(
 
 
 def _best_of_the_others(group: Tensor, value: Tensor, groups: int) -> Tensor:
-    """For each of n values the greatest (n,) among the others of its group, -inf where it is alone."""
+    """For each of n values the largest (n,) among the others of its group, -inf where it is alone."""
     order = value.argsort(descending=True, stable=True)
-    order = order[group[order].argsort(stable=True)]  # by group, greatest first within it
+    order = order[group[order].argsort(stable=True)]  # by group, largest first within it
     sorted_group, sorted_value = group[order], value[order]
     size = torch.bincount(group, minlength=groups)
     first = size.cumsum(0) - size

@@ -9,34 +9,55 @@ import torch
 from torch import Tensor
 
 from kedge.geometry import Spectrum, unit
-from kedge.matching import Rows, processes
+from kedge.matching.blocks import map_rows, row_pieces
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Unit rows x (n, dx) and y (m, dy) on one device, seeds as rows (s,) of each, and the memory budget.
+    """Rows x (n, dx) and y (m, dy) on one device, seeds as rows (s,) of each, and the memory budget.
 
-    `centerd` says whether the mean was taken off the rows; `exact` whether all rows are compared with all, as against
-    candidates only.
+    The rows have unit norm, but for what axes leave out that were not taken along. `centered` says whether the mean was
+    subtracted from them; `exact` whether all rows are compared with all, as opposed to candidates only: then the rows
+    are held in half precision. `spectra` are those of both spaces, from which parts and samples are taken; without them
+    those of the rows at hand count.
     """
 
-    x: Rows
-    y: Rows
+    x: Tensor
+    y: Tensor
     seeds_x: Tensor
     seeds_y: Tensor
     budget: int
-    centerd: bool = True
+    centered: bool = True
     exact: bool = True
+    spectra: tuple[Spectrum, Spectrum] | None = None
+
+    @property
+    def device(self) -> torch.device:
+        """Where the rows are."""
+        return self.x.device
+
+    @property
+    def dims(self) -> tuple[int, int]:
+        """Dimensions dx and dy."""
+        return self.x.shape[1], self.y.shape[1]
+
+    def take_x(self, rows: Tensor) -> Tensor:
+        """Rows (k,) of X as float32 (k, dx)."""
+        return self.x[rows].float()
+
+    def take_y(self, rows: Tensor) -> Tensor:
+        """Rows (k,) of Y as float32 (k, dy)."""
+        return self.y[rows].float()
 
     @cached_property
     def spectrum_x(self) -> Spectrum:
         """How the rows of X vary."""
-        return _spectrum(self.x)
+        return _spectrum(self.x) if self.spectra is None else self.spectra[0]
 
     @cached_property
     def spectrum_y(self) -> Spectrum:
         """How the rows of Y vary."""
-        return _spectrum(self.y)
+        return _spectrum(self.y) if self.spectra is None else self.spectra[1]
 
     def whitenings(self, strength: float) -> tuple[Tensor, Tensor]:
         """Matrices (dx, dx) and (dy, dy) that divide each axis of a space by its deviation to the power `strength`."""
@@ -49,16 +70,20 @@ class Problem:
             return self
         left, right = self.whitenings(strength)
         return replace(
-            self, x=self.x.sent(lambda rows: unit(rows @ left)), y=self.y.sent(lambda rows: unit(rows @ right))
+            self,
+            x=map_rows(self.x, lambda rows: unit(rows @ left)),
+            y=map_rows(self.y, lambda rows: unit(rows @ right)),
+            spectra=None,
         )
 
-    def turned_round(self) -> Problem:
+    def reversed(self) -> Problem:
         """The same problem from Y to X."""
-        return replace(self, x=self.y, y=self.x, seeds_x=self.seeds_y, seeds_y=self.seeds_x)
+        spectra = None if self.spectra is None else (self.spectra[1], self.spectra[0])
+        return replace(self, x=self.y, y=self.x, seeds_x=self.seeds_y, seeds_y=self.seeds_x, spectra=spectra)
 
     def seed_partners(self, rows: Tensor) -> Tensor:
         """The seeds' rows (k,) of Y for rows (k,) of X, -1 for rows that are no seed."""
-        partner_of = torch.full((len(self.x),), -1, dtype=torch.int64, device=self.x.device)
+        partner_of = torch.full((len(self.x),), -1, dtype=torch.int64, device=self.device)
         partner_of[self.seeds_x] = self.seeds_y
         return partner_of[rows]
 
@@ -67,46 +92,41 @@ class Problem:
         kept = torch.zeros_like(self.seeds_x, dtype=torch.bool) if which is None else ~which
         return replace(self, seeds_x=self.seeds_x[kept], seeds_y=self.seeds_y[kept])
 
-    def without(self, rows_x: Tensor, rows_y: Tensor) -> Problem:
-        """The problem without some rows of either space, none of which is a seed's; the others are numbered anew."""
-        return replace(self, x=self.x.without(rows_x), y=self.y.without(rows_y))
-
     def sample(self, size: int, generator: torch.Generator) -> Problem:
-        """At most `size` rows of each side, drawn independently, always with the seeds; every process holds them."""
-        x, seeds_x = _draw(self.x, size, self.seeds_x, generator)
-        y, seeds_y = _draw(self.y, size, self.seeds_y, generator)
-        return replace(self, x=x, y=y, seeds_x=seeds_x, seeds_y=seeds_y, exact=True)
+        """About `size` rows of each side, drawn independently, always with the seeds."""
+        rows_x, rows_y = (
+            torch.arange(len(rows), device=seeds.device)
+            if size >= len(rows)
+            else draw_rows(len(rows), size, seeds, generator)
+            for rows, seeds in ((self.x, self.seeds_x), (self.y, self.seeds_y))
+        )
+        return self.part(rows_x, rows_y)
 
     def part(self, rows_x: Tensor, rows_y: Tensor) -> Problem:
-        """Some rows (k,) of X and (l,) of Y, ascending and the seeds' among them; every process holds them."""
+        """Some rows (k,) of X and (l,) of Y, ascending and the seeds' among them, to be compared exactly."""
         return replace(
             self,
-            x=Rows.shared(self.x.take(rows_x)),
-            y=Rows.shared(self.y.take(rows_y)),
+            x=_taken(self.x, rows_x),
+            y=_taken(self.y, rows_y),
             seeds_x=torch.searchsorted(rows_x, self.seeds_x),
             seeds_y=torch.searchsorted(rows_y, self.seeds_y),
             exact=True,
         )
 
 
-def _draw(rows: Rows, size: int, seeds: Tensor, generator: torch.Generator) -> tuple[Rows, Tensor]:
-    """Some rows, in their order, and where the seeds are among them."""
-    if size >= len(rows):
-        return Rows.shared(rows.gathered()), seeds
-    kept = draw_rows(len(rows), size, seeds, generator)
-    return Rows.shared(rows.take(kept)), torch.searchsorted(kept, seeds)
-
-
 def draw_rows(total: int, size: int, always: Tensor, generator: torch.Generator) -> Tensor:
-    """At least `size` of so many rows, ascending, some of which (k,) are always among them."""
+    """About `size` of so many rows, ascending; some of them (k,) are always included."""
     drawn = torch.randperm(total, generator=generator)[:size].to(always.device)
     return torch.unique(torch.cat([drawn, always]))
 
 
-def _spectrum(rows: Rows) -> Spectrum:
-    """Of all rows, the same in every process."""
-    moment = torch.zeros(rows.dim, rows.dim, dtype=torch.float64, device=rows.device)
-    for piece in rows.pieces():
+def _taken(rows: Tensor, which: Tensor) -> Tensor:
+    """Rows (k,), ascending, of (n, d) as float32, without a copy where these are all of them."""
+    return rows.float() if len(which) == len(rows) else rows[which].float()
+
+
+def _spectrum(rows: Tensor) -> Spectrum:
+    moment = torch.zeros(rows.shape[1], rows.shape[1], dtype=torch.float64, device=rows.device)
+    for piece in row_pieces(rows):
         moment += (piece.T @ piece).double()
-    found = Spectrum.of(processes().sum(moment) / len(rows))
-    return Spectrum(processes().from_first(found.variances), processes().from_first(found.axes))
+    return Spectrum.from_moment(moment / len(rows))

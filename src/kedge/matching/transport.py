@@ -14,15 +14,13 @@ import torch
 from torch import Tensor
 
 from kedge.matching.blocks import DEFAULT_BUDGET, row_blocks
-from kedge.matching.kernels.backend import MOST_FUSED_VALUES, Precision, current_precision, use_fused
-from kedge.matching.processes import processes
-from kedge.matching.rows import Rows, as_rows
+from kedge.matching.kernels.backend import MAX_FUSED_VALUES, Precision, current_precision, use_fused
 
 
 @dataclass(frozen=True)
 class TransportStep:
     """`targets` (n, k): where the plan sends each row; `received` (m,): the log of the mean share of a row that each
-    column gets; `potential` (m,): to start the next step from; `sharpness`: mean greatest share of a row that goes to
+    column gets; `potential` (m,): to start the next step from; `sharpness`: mean largest share of a row that goes to
     one partner, 1 for a permutation.
     """
 
@@ -33,7 +31,7 @@ class TransportStep:
 
 
 def transport_step(
-    a: Tensor | Rows,
+    a: Tensor,
     b: Tensor,
     potential: Tensor,
     epsilon: float,
@@ -42,8 +40,6 @@ def transport_step(
     budget: int = DEFAULT_BUDGET,
 ) -> TransportStep:
     """Row half-step, barycentric targets and column half-step for unit rows a (n, d), b (m, d).
-
-    Several processes divide the rows of a, and each gets the targets of its own; b, values and potential are whole.
 
     Parameters
     ----------
@@ -55,14 +51,13 @@ def transport_step(
     values : Tensor, shape (m, k), optional
         What the targets are averages of, where not of b itself.
     """
-    a = as_rows(a)
     values = b if values is None else values
-    fits = use_fused(a.own, b, values) and values.shape[1] <= MOST_FUSED_VALUES
+    fits = use_fused(a, b, values) and values.shape[1] <= MAX_FUSED_VALUES
     half_step: Callable[..., tuple[Tensor, Tensor, Tensor]] = _fused_half_step if fits else _half_step
-    targets, received, peaks = half_step(a.own, b, values, 1 / epsilon, potential / epsilon, budget)
-    received = processes().log_sum_exp(received) - math.log(len(a))
+    targets, received, peaks = half_step(a, b, values, 1 / epsilon, potential / epsilon, budget)
+    received = received - math.log(len(a))
     corrected = balanced(potential, received, epsilon)
-    return TransportStep(targets, received, corrected, float(processes().sum(peaks)) / len(a))
+    return TransportStep(targets, received, corrected, float(peaks) / len(a))
 
 
 def balanced(potential: Tensor, received: Tensor, epsilon: float, step: float = 1.0) -> Tensor:
@@ -74,13 +69,13 @@ def _half_step(
     a: Tensor, b: Tensor, values: Tensor, scale: float, bias: Tensor, budget: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Means (n, k) of the values under each row's softmax of scale <a_i, b_j> + bias_j; the log (m,) of what each
-    column gets when every row sends 1; and the sum of the rows' greatest shares.
+    column gets when every row sends 1; and the sum of the rows' largest shares.
     """
     targets = values.new_empty(len(a), values.shape[1])
     received = b.new_zeros(len(b))
     peaks = b.new_zeros((), dtype=torch.float64)
     for rows, block in row_blocks(a, b, budget, scale=scale, bias=bias):
-        block.sub_(block.amax(dim=1, keepdim=True)).exp_()  # the greatest entry of a row is now 1
+        block.sub_(block.amax(dim=1, keepdim=True)).exp_()  # the largest entry of a row is now 1
         share = 1 / block.sum(dim=1)
         targets[rows] = (block @ values) * share[:, None]
         received += share @ block

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from kedge.errors import InputError
 from kedge.geometry import Moments, ridge, unit
-from kedge.matching import Rows, assign_distinct
-from kedge.matching.problem import Problem
+from kedge.matching import Problem, assign_distinct, row_pieces
 
 AnchorChoice = Literal["random", "farthest"]
 
@@ -40,7 +39,9 @@ def choose_anchors(problem: Problem, count: int, how: AnchorChoice, generator: t
     return torch.cat([seeds, drawn.to(seeds.device)])
 
 
-def snap(problem: Problem, anchors: Tensor, estimates: Tensor, y: Rows, column_penalty: Tensor | None = None) -> Tensor:
+def snap(
+    problem: Problem, anchors: Tensor, estimates: Tensor, y: Tensor, column_penalty: Tensor | None = None
+) -> Tensor:
     """Distinct rows (a,) of Y for the anchors; seeds keep the row they came with.
 
     Parameters
@@ -49,10 +50,10 @@ def snap(problem: Problem, anchors: Tensor, estimates: Tensor, y: Rows, column_p
         Rows of X.
     estimates : Tensor, shape (a, c)
         What stands for them, to compare with `y` by inner product.
-    y : Rows, shape (m, c)
+    y : Tensor, shape (m, c)
         The rows of Y in the same coordinates.
     column_penalty : Tensor, shape (m,), optional
-        Taken off the similarity of each row of Y.
+        Subtracted from the similarity of each row of Y.
     """
     rows = problem.seed_partners(anchors)
     open_places = rows < 0
@@ -78,30 +79,30 @@ def place_free_anchors(moments: Moments, anchors: Tensor) -> Tensor:
     return unit(ridge(moments.target, coordinates, _ANCHOR_PENALTY).T.to(anchors.dtype))
 
 
-def _farthest(x: Rows, count: int, chosen: Tensor, generator: torch.Generator) -> Tensor:
-    """Farthest-point sampling on the sphere: each next row is the one least similar to all before it."""
+def _farthest(x: Tensor, count: int, chosen: Tensor, generator: torch.Generator) -> Tensor:
+    """Farthest-point sampling on the sphere: each next row is the one farthest from all before it."""
     rows = chosen.tolist()
     if not rows:
         rows = [int(torch.randint(len(x), (1,), generator=generator))]
     chosen = torch.tensor(rows, device=x.device)
-    vectors = x.take(chosen)
-    closest = x.joined(torch.cat([(piece @ vectors.T).amax(dim=1) for piece in x.pieces()]))
+    vectors = x[chosen].float()
+    closest = torch.cat([(piece @ vectors.T).amax(dim=1) for piece in row_pieces(x)])
     closest[rows] = torch.inf
     while len(rows) < count:
         rows.append(int(closest.argmin()))
-        newest = x.take(torch.tensor(rows[-1:], device=x.device))[0]
-        closest = torch.maximum(closest, x.joined(torch.cat([piece @ newest for piece in x.pieces()])))
+        newest = x[rows[-1]].float()
+        closest = torch.maximum(closest, torch.cat([piece @ newest for piece in row_pieces(x)]))
         closest[rows[-1]] = torch.inf
     return torch.tensor(rows, device=x.device)
 
 
-def anchor_count(wanted: int | None, most: int, name: str) -> int:
-    """How many anchors there are to be: distinct rows on both sides, so at `most` as many as the smaller space has.
+def anchor_count(wanted: int | None, maximum: int, name: str) -> int:
+    """How many anchors there are to be: distinct rows on both sides, so at most as many as the smaller space has.
 
-    None stands for the default, or for `most` where that is fewer; `name` is what messages call the number.
+    None stands for the default, or for the maximum where that is less; `name` is what messages call the number.
     """
     if wanted is None:
-        return min(DEFAULT_COUNT, most)
-    if not 1 <= wanted <= most:
-        raise InputError(f"{name} must be between 1 and the rows of the smaller space ({most}), got {wanted}")
+        return min(DEFAULT_COUNT, maximum)
+    if not 1 <= wanted <= maximum:
+        raise InputError(f"{name} must be between 1 and the rows of the smaller space ({maximum}), got {wanted}")
     return wanted

@@ -1,68 +1,112 @@
-"""`Translation`: all that carries vectors of one space into the other, as a few arrays and plain NumPy."""
+"""`Translator`: normalise, map, denormalise; all that takes vectors of one space into another, in plain NumPy."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-# Rows carried at once: temporaries, which are float64 in part, are never as large as a space.
+from kedge.errors import InputError
+from kedge.models.maps.protocol import Map
+
+# Rows translated at once: temporaries, which are float64 in part, are never as large as a space.
 _ROWS = 4096
 _TINY = np.finfo(np.float32).tiny
 
 
-class Translation(NamedTuple):
-    """What `translate` does to vectors of a source with d dimensions, for a target with e: float32 arrays.
+@dataclass(frozen=True)
+class Normaliser:
+    """Unit norm, minus a `center` (d,), unit norm again, and the way back; zeros where a space was not centered."""
 
-    `matrix` (d, e) maps unit vectors of the source, less `source_center` (d,), to directions from `target_center` (e,);
-    `length` () is that of the vectors that come out. Where a run was not centerd, both centers are zero.
-    """
+    center: NDArray[np.float32]
 
-    matrix: NDArray[np.float32]
-    source_center: NDArray[np.float32]
-    target_center: NDArray[np.float32]
-    length: NDArray[np.float32]
+    def __call__(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Unit rows (k, d), of vectors (k, d)."""
+        # In float64 the square of no finite float32 over- or underflows.
+        lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
+        return unit_rows((rows / lengths[:, None] - self.center).astype(np.float32))
 
-    @classmethod
-    def of(
-        cls,
-        matrix: NDArray[np.float32],
-        source_center: NDArray[np.float32] | None,
-        target_center: NDArray[np.float32] | None,
-        length: float,
-    ) -> Translation:
-        """By a map (d, e) between normalised spaces, and the centers taken off them, if any."""
-        source, target = (
-            np.zeros(size, dtype=np.float32) if center is None else center
-            for size, center in zip(matrix.shape, (source_center, target_center), strict=True)
-        )
-        return cls(matrix, source, target, np.asarray(length, dtype=np.float32))
+    def inverse(self, directions: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The unit vectors (k, d) that are sent to these unit rows (k, d), which are overwritten.
+
+        They lie where the ray from the center in that direction meets the unit sphere.
+        """
+        along = directions @ self.center
+        directions *= (np.sqrt(along * along + np.float32(self.left_over)) - along)[:, None]
+        directions += self.center
+        return directions
 
     @property
     def left_over(self) -> float:
-        """1 less the square of the target center's length: from 0 to 1."""
-        center = self.target_center.astype(np.float64)
+        """1 less the square of the center's length: from 0 to 1."""
+        center = self.center.astype(np.float64)
         return max(0.0, float(1 - center @ center))
 
-    def carry(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Vectors (k, d), or one (d,), of the source as vectors (k, e), or one (e,), of the target."""
-        rows = vectors.reshape(-1, vectors.shape[-1])
-        carried = np.empty((len(rows), self.matrix.shape[1]), dtype=np.float32)
-        for begin in range(0, len(rows), _ROWS):
-            carried[begin : begin + _ROWS] = self._carry(rows[begin : begin + _ROWS])
-        return carried.reshape(*vectors.shape[:-1], -1)
 
-    def _carry(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
-        # In float64 the square of no finite float32 over- or underflows.
-        lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
-        centerd = (rows / lengths[:, None] - self.source_center).astype(np.float32)
-        directions = centerd @ self.matrix
-        directions /= np.maximum(np.sqrt(np.einsum("ij,ij->i", directions, directions)), _TINY)[:, None]
-        # The vector lies where the ray from the center in this direction meets the unit sphere.
-        along = directions @ self.target_center
-        reach = np.sqrt(along * along + np.float32(self.left_over)) - along
-        directions *= reach[:, None]
-        directions += self.target_center
-        directions *= self.length
-        return directions
+@dataclass(frozen=True)
+class TranslationStep:
+    """One map between two normalised spaces."""
+
+    source: Normaliser
+    map: Map
+    target: Normaliser
+
+    def __call__(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Vectors (k, ds) of the source as unit vectors (k, dt) of the target."""
+        return self.target.inverse(unit_rows(self.map(self.source(rows))))
+
+
+@dataclass(frozen=True)
+class Translator:
+    """Vectors of a source with ds dimensions into the space of a target with dt, over one step or several.
+
+    `length` is that of the vectors that come out. Called with vectors (k, ds) it gives (k, dt), with one (ds,) one
+    (dt,). It needs NumPy only: `kedge.load_translator(RUN)` gives that of a run without loading torch.
+    """
+
+    steps: tuple[TranslationStep, ...]
+    length: float = 1.0
+
+    @property
+    def dims(self) -> tuple[int, int]:
+        """Dimensions ds and dt."""
+        return self.steps[0].map.dims[0], self.steps[-1].map.dims[1]
+
+    def then(self, other: Translator) -> Translator:
+        """First translate by this one and then by another, whose source is this one's target: A to B, then B to C."""
+        if self.dims[1] != other.dims[0]:
+            raise InputError(
+                f"a translator into {self.dims[1]} dimensions cannot be followed by one from {other.dims[0]}; "
+                "give one whose source is this one's target"
+            )
+        return replace(other, steps=self.steps + other.steps)
+
+    def __call__(self, vectors: ArrayLike) -> NDArray[np.float32]:
+        """Vectors (k, ds), or one (ds,), of the source as vectors (k, dt), or one (dt,), of the target."""
+        given = np.asarray(vectors, dtype=np.float32)
+        source, target = self.dims
+        if given.ndim not in (1, 2) or given.shape[-1] != source:
+            raise InputError(f"vectors must have shape (k, {source}) or ({source},), got {given.shape}")
+        rows = given.reshape(-1, source)
+        faulty = np.flatnonzero(~np.isfinite(rows).all(axis=1) | ~rows.any(axis=1))
+        if len(faulty):
+            raise InputError(
+                f"vectors, row {faulty[0]}: is zero or holds NaN or infinite values, so that it has no direction; "
+                "omit it or encode it again"
+            )
+        translated = np.empty((len(rows), target), dtype=np.float32)
+        for begin in range(0, len(rows), _ROWS):
+            translated[begin : begin + _ROWS] = self._translate(rows[begin : begin + _ROWS])
+        return translated.reshape(*given.shape[:-1], target)
+
+    def _translate(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+        for step in self.steps:
+            rows = step(rows)
+        return rows * np.float32(self.length)
+
+
+def unit_rows(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Rows (k, d) scaled to unit norm, in place; a zero row stays zero."""
+    rows /= np.maximum(np.sqrt(np.einsum("ij,ij->i", rows, rows)), _TINY)[:, None]
+    return rows

@@ -1,38 +1,41 @@
-"""A folder with what an unfinished discovery has reached: one safetensors file a stage, each replaced as a whole.
+"""A folder with what an unfinished discovery has reached: one safetensors file per finished stage.
 
-Whatever moment the process dies at, the folder holds the state after the last round that was finished. It says what it
-belongs to (`identity.json`), and so does each state, so that a discovery of something else does not go on from it; and
-while one writes there, it is locked for any other.
+At whatever moment the process dies, the folder holds the results of the stages that were finished. It says what it
+belongs to (`identity.json`), and so does each result, with a checksum, so that a discovery of something else does not
+go on from it; and while one writes there, it is locked for any other.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from types import NoneType
+from typing import Any, get_args, get_type_hints
 
 import torch
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
 from kedge import __version__
 from kedge.errors import InputError
-from kedge.runs.arrays import Array, read_arrays, read_metadata
 from kedge.runs.lock import FolderLock
-from kedge.runs.schema import parse_json, restore
-from kedge.solving.steps import Step
+from kedge.solving.steps import Step, Value
 from kedge.spaces.atomic import atomic_path, delete_folder
 from kedge.spaces.staging import clear_leftovers
+from kedge.spaces.streams import require_regular_file
+from kedge.storage.schema import parse_json, restore
 
 _IDENTITY = "identity.json"
+_GENERATOR = "generator"
 
 
 @dataclass(frozen=True)
 class Identity:
-    """What tells a discovery from others: the version of kedge, what it is given and what it is asked for."""
+    """What distinguishes a discovery from others: the version of kedge, its inputs and its settings."""
 
     kedge: str
     inputs: dict[str, str | None]
@@ -40,86 +43,96 @@ class Identity:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of it, which every state carries."""
+        """SHA-256 of it, which every result carries."""
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
 
 
-@dataclass(frozen=True)
-class Kept:
-    """What a state must be: its tensors, and a rule between them, if there is one."""
-
-    tensors: Mapping[str, Array]
-    holds: Callable[[Mapping[str, Tensor]], bool] = lambda _: True
-
-
 class Checkpoint:
-    """The states of one unfinished discovery in a folder, from `open` to `close`."""
+    """The finished stages of one discovery in a folder, for as long as it is open (`with`): a `Keeper`.
 
-    def __init__(self, folder: Path, inputs: Mapping[str, str | None], settings: Mapping[str, Any]) -> None:
+    With the result of a stage the state of the random generator is kept: what comes after draws what it would have
+    drawn.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        inputs: Mapping[str, str | None],
+        settings: Mapping[str, Any],
+        device: torch.device,
+        generator: torch.Generator,
+    ) -> None:
         identity = {"kedge": __version__, "inputs": dict(inputs), "settings": dict(settings)}
         self._identity = Identity(**json.loads(json.dumps(identity)))  # as it is read back
         self._folder = folder
         self._lock = FolderLock(folder)
+        self._device = device
+        self._generator = generator
 
-    def open(self) -> list[Step]:
-        """Lock the folder, and see that it, if there is one, belongs to this discovery.
+    def __enter__(self) -> Checkpoint:
+        """Lock the folder, and check that it, if it exists, belongs to this discovery.
 
-        Returns the steps that led to its state. Raises `InputError` where another process is writing there, or where it
-        holds the states of a discovery of other inputs or with other settings, or anything else.
+        Raises `InputError` where another process is writing there, or where it holds results of a discovery of other
+        inputs or with other settings, or anything else.
         """
         self._lock.acquire()
         try:
-            return self._opened()
+            self._require_own_folder()
         except BaseException:
-            self.close()
+            self._lock.release()
             raise
+        return self
 
-    def close(self) -> None:
-        """Let others write there."""
+    def __exit__(self, *_: object) -> None:
         self._lock.release()
 
-    def read(self, stage: str, expected: Kept) -> dict[str, Tensor] | None:
-        """The tensors kept for a stage, or None; raises `InputError` where they are not what they must be."""
+    def recall(self, stage: str, kind: type[Value]) -> tuple[Value, list[Step]] | None:
+        """See `Keeper.recall`; raises `InputError` where a file is not what was written."""
         path = self._path(stage)
         if not path.is_file():
             return None
         try:
-            self._history_in(path)
-            tensors = {name: torch.from_numpy(array) for name, array in read_arrays(path, expected.tensors).items()}
-            if not expected.holds(tensors):
-                raise InputError(f"{path}: contradicts itself")
+            tensors, about = _read(path)
+            if (about.get("discovery"), about.get("stage")) != (self._identity.digest, stage):
+                raise InputError(f"{path}: is the state of another discovery, or of another stage")
+            if about.get("sha256") != _digest(tensors):
+                raise InputError(f"{path}: has changed since it was written")
+            steps: list[Step] = restore(list[Step], parse_json(about.get("steps", ""), str(path)), f"{path}: steps")
+            state = tensors.pop(_GENERATOR, None)
+            value: Value | None = _from_tensors(
+                kind, {name: tensor.to(self._device) for name, tensor in tensors.items()}
+            )
+            if value is None or state is None:
+                raise InputError(f"{path}: lacks a part of the state")
         except InputError as error:
             raise InputError(f"{error}; delete {self._folder} and start over") from error
-        return tensors
+        self._generator.set_state(state)
+        return value, steps
 
-    def write(self, stage: str, tensors: Mapping[str, Tensor], history: Sequence[Step]) -> None:
-        """Keep the tensors of a stage, and the steps that led there; the first ones make the folder."""
+    def keep(self, stage: str, value: object, steps: Sequence[Step]) -> None:
+        """See `Keeper.keep`; the first result makes the folder."""
         if not (self._folder / _IDENTITY).is_file():
             self._folder.mkdir(exist_ok=True)
             with atomic_path(self._folder / _IDENTITY) as temporary:
                 temporary.write_text(json.dumps(asdict(self._identity), indent=2) + "\n")
-        told = {
+        tensors = _to_tensors(value) | {_GENERATOR: self._generator.get_state()}
+        about = {
             "discovery": self._identity.digest,
             "stage": stage,
-            "history": json.dumps([asdict(step) for step in history]),
+            "steps": json.dumps([asdict(step) for step in steps]),
+            "sha256": _digest(tensors),
         }
         with atomic_path(self._path(stage)) as temporary:
-            save_file(dict(tensors), temporary, metadata=told)
+            save_file(tensors, temporary, metadata=about)
 
-    def _opened(self) -> list[Step]:
+    def _require_own_folder(self) -> None:
         folder = self._folder
         if folder.is_dir():
             clear_leftovers(folder)  # of a process that was killed while it wrote
-        if not (folder / _IDENTITY).is_file():
-            if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-                raise InputError(f"{folder}: holds something else than the state of a discovery; choose another name")
-            return []
-        self._refuse_another()
-        try:
-            histories = [self._history_in(path) for path in folder.glob("*.safetensors")]
-        except InputError as error:
-            raise InputError(f"{error}; delete {folder} and start over") from error
-        return max(histories, key=len, default=[])
+        if (folder / _IDENTITY).is_file():
+            self._refuse_another()
+        elif folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+            raise InputError(f"{folder}: holds something else than the state of a discovery; choose another name")
 
     def _refuse_another(self) -> None:
         ours, kept = self._identity, _identity_in(self._folder)
@@ -136,15 +149,6 @@ class Checkpoint:
                     f"{self._folder}: is the state of another discovery: {name} was {before!r} and is now {value!r}; "
                     "give the same settings as before, or start over"
                 )
-
-    def _history_in(self, path: Path) -> list[Step]:
-        """The steps that led to a state of this discovery; the state of another is refused."""
-        told = read_metadata(path)
-        if (told.get("discovery"), told.get("stage")) != (self._identity.digest, path.stem):
-            raise InputError(f"{path}: is the state of another discovery, or of another stage")
-        where = f"{path}: history"
-        steps: list[Step] = restore(list[Step], parse_json(told.get("history", ""), where), where)
-        return steps
 
     def _path(self, stage: str) -> Path:
         return self._folder / f"{stage}.safetensors"
@@ -171,3 +175,56 @@ def _identity_in(folder: Path) -> Identity:
         raise InputError(f"{path}: cannot be read ({error.strerror}); delete the folder") from error
     identity: Identity = restore(Identity, parse_json(text, str(path)), f"{path}:")
     return identity
+
+
+def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors of a file, and what it says about them."""
+    require_regular_file(path)
+    try:
+        with safe_open(path, framework="pt") as stored:
+            return {name: stored.get_tensor(name) for name in stored.keys()}, stored.metadata() or {}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"{path}: cannot be read ({error})") from error
+
+
+def _to_tensors(value: Any, prefix: str = "") -> dict[str, Tensor]:
+    """A dataclass of tensors, numbers, None and other such dataclasses, as tensors by name."""
+    tensors: dict[str, Tensor] = {}
+    for field in fields(value):
+        part, name = getattr(value, field.name), prefix + field.name
+        if is_dataclass(part):
+            tensors |= _to_tensors(part, f"{name}.")
+        elif isinstance(part, Tensor):
+            tensors[name] = part.detach().cpu().contiguous()
+        elif part is not None:
+            tensors[name] = torch.tensor(part, dtype=torch.float64 if isinstance(part, float) else None)
+    return tensors
+
+
+def _from_tensors(kind: Any, tensors: Mapping[str, Tensor], prefix: str = "") -> Any:
+    """The dataclass that `_to_tensors` made these of; None where a part is missing that it must have."""
+    hints = get_type_hints(kind)
+    parts: dict[str, Any] = {}
+    for field in fields(kind):
+        name = prefix + field.name
+        part: Any = None
+        optional = NoneType in get_args(hints[field.name])
+        wanted = next((one for one in get_args(hints[field.name]) if one is not NoneType), hints[field.name])
+        if is_dataclass(wanted):
+            part = _from_tensors(wanted, tensors, f"{name}.")
+        elif name in tensors:
+            part = tensors[name] if wanted is Tensor else wanted(tensors[name].item())
+        if part is None and not optional:
+            return None
+        parts[field.name] = part
+    return kind(**parts)
+
+
+def _digest(tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 of named tensors."""
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)};".encode())
+        digest.update(tensor.cpu().contiguous().view(-1).view(torch.uint8).numpy().data if tensor.numel() else b"")
+    return digest.hexdigest()

@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Any
 
 from kedge.errors import InputError
 from kedge.judging.health import Health
-from kedge.matching import Agreement
-from kedge.runs.schema import Count, Length, Share, Within, parse_json, restore
 from kedge.solving.steps import Step
+from kedge.storage.schema import Count, Length, Share, parse_json, restore
 
-FORMAT = 4
+FORMAT = 5
 """Of run folders."""
 
 NAME = "run.json"
 # What `kedge info` says of the settings, in any run.
 _NEEDED = ("method", "random_state")
-_NOT_KEPT = ("checkpoint", "on_step", "return")
-# Of settings that are numbers, what more than the constructor's types must hold.
-_BOUNDS = {
-    "n_anchors": Count | None,
-    "whiten": Share | Literal["auto"],
-    "min_confidence": Share,
-    "memory_budget": Count,
-    "random_state": Annotated[int, Within(0, 2**63 - 1)],
-}
 
 
 @dataclass(frozen=True)
@@ -56,10 +47,11 @@ class InputFile:
 
 @dataclass(frozen=True)
 class MapScores:
-    """Which kind of map was chosen, and how it searches."""
+    """Which map was chosen, of which family, and how it searches."""
 
+    family: str
     kind: str
-    own_rank: Share | None
+    mrr: Share | None
     overlap: Share | None
 
 
@@ -73,18 +65,13 @@ class Maps:
 
 @dataclass(frozen=True)
 class Approximate:
-    """An `Agreement`, and the same in words."""
+    """How often candidates gave the exact answer (a `CandidateRecall`), and the same in words."""
 
-    told: str
+    summary: str
     checked: Count
     share: Share
     checked_pairs: Count
     share_of_pairs: Share
-
-    @property
-    def agreement(self) -> Agreement:
-        """Without the words."""
-        return Agreement(self.checked, self.share, self.checked_pairs, self.share_of_pairs)
 
 
 @dataclass(frozen=True)
@@ -102,8 +89,8 @@ class RunDescription:
     whitening: Share
     ridge: Length
     maps: Maps
-    length_x: Length
-    length_y: Length
+    mean_norm_x: Length
+    mean_norm_y: Length
     history: tuple[Step, ...]
     approximate: Approximate | None = None
     limit: Count | None = None
@@ -117,13 +104,8 @@ def holds_run(folder: Path) -> bool:
     return (folder / NAME).is_file()
 
 
-def read_description(folder: Path) -> dict[str, Any]:
-    """The contents of `run.json`, all that is used of it checked."""
-    return restore_description(folder)[0]
-
-
-def restore_description(folder: Path) -> tuple[dict[str, Any], RunDescription]:
-    """The contents of `run.json`, and the same as values; settings are what `AnchorDiscovery` takes."""
+def read_description(folder: Path) -> tuple[dict[str, Any], RunDescription]:
+    """The contents of `run.json`, and the same as values, all that is used of it checked."""
     if not folder.is_dir():
         raise InputError(f"{folder}: {'is a file, not a run folder' if folder.exists() else 'no such run folder'}")
     if not holds_run(folder):
@@ -134,23 +116,18 @@ def restore_description(folder: Path) -> tuple[dict[str, Any], RunDescription]:
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
     if not isinstance(run, dict) or run.get("format") != FORMAT:
-        raise InputError(f"{path}: format {FORMAT} is needed; written by another version of kedge?")
+        raise InputError(
+            f"{path}: format {FORMAT} is needed, and another version of kedge wrote something else; run `kedge "
+            "discover` again with the same files and --random-state, which finds the same"
+        )
+    return run, describe(run, f"{path}:")
+
+
+def describe(run: Mapping[str, Any], where: str) -> RunDescription:
+    """The contents of `run.json` as values; raises `InputError` where they are not what they must be."""
     used = {one.name: run[one.name] for one in fields(RunDescription) if one.name in run}
-    description: RunDescription = restore(RunDescription, used, f"{path}:")
-    settings = _settings(description.settings, f"{path}: settings")
-    return run, replace(description, settings=settings)
-
-
-def _settings(stored: dict[str, Any], where: str) -> dict[str, Any]:
-    """Parameters of an `AnchorDiscovery`, as its constructor says that they must be."""
-    from kedge.estimators.anchor_discovery import AnchorDiscovery
-
-    kinds = get_type_hints(AnchorDiscovery.__init__, include_extras=True)
-    kinds = {name: _BOUNDS.get(name, kind) for name, kind in kinds.items() if name not in _NOT_KEPT}
+    description: RunDescription = restore(RunDescription, used, where)
     for name in _NEEDED:
-        if name not in stored:
-            raise InputError(f"{where}.{name}: is missing")
-    for name in stored:
-        if name not in kinds:
-            raise InputError(f"{where}.{name}: is no setting; there are {', '.join(kinds)}")
-    return {name: restore(kinds[name], value, f"{where}.{name}") for name, value in stored.items()}
+        if name not in description.settings:
+            raise InputError(f"{where} settings.{name}: is missing")
+    return description

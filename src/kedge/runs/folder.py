@@ -3,39 +3,57 @@
 run.json              version, settings, inputs, health, iterations, timings
 anchors.tsv           x, y, confidence, seed           anchors.safetensors   the vectors behind it
 pairs.tsv             x, y, confidence, best first     match.safetensors     a partner for every row of X
-seeds.tsv             x, y, suspect, closer, found     map.safetensors       the maps, the centers, the whitening
+seeds.tsv             x, y, suspect, rank, found       map.safetensors       the maps, the centers, the whitening
 unmatched.tsv         space, key: rows in no pair      model.safetensors     the pair model of shared coordinates
+SHA256SUMS            a checksum of every other file, as `sha256sum -c` reads it
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-import torch
+from numpy.typing import NDArray
 from safetensors.numpy import save as serialize
 
-from kedge import __version__
 from kedge.errors import InputError
-from kedge.geometry import PairModel
-from kedge.runs.arrays import MOST_CORRELATED, Array, between, pairs_of, read_arrays, rows_of
-from kedge.runs.description import FORMAT, NAME, Counts, holds_run, restore_description
-from kedge.runs.tables import HEADERS, read_tables, rows_of_table
+from kedge.models.maps.protocol import Map
+from kedge.models.maps.registry import form_of
+from kedge.runs.description import NAME, RunDescription, describe, holds_run, read_description
+from kedge.runs.tables import HEADERS, Tables, read_tables, write_tables
 from kedge.spaces.atomic import atomic_folder, require_parent
-from kedge.spaces.pairs import write_table
+from kedge.storage.arrays import Array, between, pairs_of, read_arrays, rows_of, stored_shapes
+from kedge.storage.checksum import file_sha256
 
-if TYPE_CHECKING:
-    from kedge.estimators.anchor_discovery import AnchorDiscovery
+SUMS = "SHA256SUMS"
+MAPS = "map.safetensors"
+MAX_CORRELATION = 0.99
+"""Larger correlations of a pair model are not believed when it is fitted."""
 
-# What a loaded run knows of how it was made.
-_PROVENANCE = ("kedge", "inputs", "limit", "timings", "machine")
-_MODEL = "model.safetensors"
-# Arrays that are there only where the spaces were centerd, or whitened.
-_NORMALISATION = ("center_x", "center_y", "whitening_x", "whitening_y")
-_FILES = {NAME, *HEADERS, "anchors.safetensors", "map.safetensors", "match.safetensors", _MODEL}
+_ANCHORS, _MATCH, _MODEL = "anchors.safetensors", "match.safetensors", "model.safetensors"
+_FILES = {NAME, SUMS, *HEADERS, _ANCHORS, MAPS, _MATCH, _MODEL}
+Arrays = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class RunContents:
+    """All that a run folder holds: what `run.json` stores, the arrays by name, the maps, and the tables."""
+
+    stored: Mapping[str, Any]
+    arrays: Mapping[str, NDArray[Any]]
+    map: Map
+    map_back: Map
+    tables: Tables
+
+    @cached_property
+    def description(self) -> RunDescription:
+        """What `run.json` stores, as values."""
+        return describe(self.stored, f"{NAME}:")
 
 
 def check_target(folder: Path, *, overwrite: bool) -> None:
@@ -48,7 +66,7 @@ def check_target(folder: Path, *, overwrite: bool) -> None:
     if not holds_run(folder):
         raise InputError(f"{folder}: the folder is not empty and holds no run; choose another name")
     if not overwrite:
-        raise InputError(f"{folder}: holds a run already; choose another name or ask to overwrite it")
+        raise InputError(f"{folder}: already holds a run; choose another name or ask to overwrite it")
     foreign = sorted({path.name for path in folder.iterdir()} - _FILES)
     if foreign:
         raise InputError(
@@ -56,64 +74,97 @@ def check_target(folder: Path, *, overwrite: bool) -> None:
         )
 
 
-def save(discovery: AnchorDiscovery, folder: Path, *, overwrite: bool) -> None:
+def write_run(contents: RunContents, folder: Path, *, overwrite: bool) -> None:
     """Write a run folder; it appears complete or not at all."""
     check_target(folder, overwrite=overwrite)
-    described = _description(discovery)
-    arrays = _arrays(Counts(**described["counts"]), discovery.center, discovery.whitening_ > 0)
+    text = json.dumps(contents.stored, indent=2, ensure_ascii=False, default=_plain)
+    description = describe(json.loads(text), f"{NAME}:")  # what cannot be read back is not written
     with atomic_folder(folder) as temporary:
-        for name, header in HEADERS.items():
-            write_table(temporary / name, header, rows_of_table(discovery, name))
-        for name, expected in arrays.items():
-            source, suffix = (discovery.model_, "") if name == _MODEL else (discovery, "_")
-            tensors = {array: np.ascontiguousarray(getattr(source, array + suffix)) for array in expected}
+        write_tables(temporary, contents.tables, contents.arrays)
+        maps = {"map": contents.map, "map_back": contents.map_back}
+        for name, expected in _expected(description).items():
+            tensors = {array: contents.arrays[array] for array in expected}
+            if name == MAPS:
+                tensors |= {f"{which}.{part}": a for which, one in maps.items() for part, a in one.state().items()}
+            tensors = {array: np.ascontiguousarray(values) for array, values in tensors.items()}
             (temporary / name).write_bytes(serialize(tensors))  # save_file would make it private
-        text = json.dumps(described | discovery.provenance_, indent=2, ensure_ascii=False, default=_plain)
         (temporary / NAME).write_text(text + "\n", encoding="utf-8")
+        seal(temporary)
 
 
-def settings_of(discovery: AnchorDiscovery) -> dict[str, Any]:
-    """What a discovery was asked for, in plain types; not where it reports to or keeps its state."""
-    settings = {
-        name: value.item() if isinstance(value, np.generic) else value
-        for name, value in discovery.get_params().items()
-        if name not in ("on_step", "checkpoint")
-    }
-    settings["random_state"] = discovery.random_state_  # a number, whatever it was drawn from
-    settings["schedule"] = discovery.schedule and asdict(discovery.schedule)
-    settings["paper"] = discovery.paper and asdict(discovery.paper)
-    return settings
+def seal(folder: Path) -> None:
+    """Write the checksums of all files of a run folder."""
+    files = sorted(path for path in folder.iterdir() if path.name != SUMS)
+    (folder / SUMS).write_text("".join(f"{file_sha256(path)}  {path.name}\n" for path in files))
 
 
-def load(folder: str | Path) -> AnchorDiscovery:
-    """Read a run folder back as a fitted `AnchorDiscovery`.
+def read_run(folder: Path) -> RunContents:
+    """Read a run folder back.
 
-    Raises `InputError` where anything in it is missing, is not what it must be, or contradicts another part of it.
+    Raises `InputError` where anything in it is missing, has changed since it was written, is not what it must be, or
+    contradicts another part of it.
     """
-    from kedge.estimators.anchor_discovery import AnchorDiscovery
-
-    folder = Path(folder)
-    stored, run = restore_description(folder)
-    discovery = AnchorDiscovery(**run.settings)
-    discovery.random_state_ = run.settings["random_state"]
-    discovery.health_, discovery.history_ = run.health, run.history
-    discovery.n_iter_, discovery.converged_ = run.iterations, run.converged
-    discovery.candidate_recall_ = None if run.approximate is None else run.approximate.agreement
-    discovery.length_x_, discovery.length_y_ = run.length_x, run.length_y
-    discovery.map_scores_, discovery.whitening_ = asdict(run.maps), run.whitening
-    discovery.provenance_ = {name: stored[name] for name in _PROVENANCE if name in stored}
+    stored, run = read_description(folder)
+    require_unchanged(folder, _FILES - {SUMS})
+    files = _expected(run)
     arrays = {
-        name: read_arrays(folder / name, expected)
-        for name, expected in _arrays(run.counts, discovery.center, run.whitening > 0).items()
+        name: array for file, expected in files.items() for name, array in read_arrays(folder / file, expected).items()
     }
-    model = {name: torch.from_numpy(array) for name, array in arrays.pop(_MODEL).items()}
-    discovery.model_ = PairModel(**model, ridge=run.ridge)
-    for name in _NORMALISATION:
-        setattr(discovery, name + "_", None)
-    for name, array in (each for arrays_of_file in arrays.values() for each in arrays_of_file.items()):
-        setattr(discovery, name + "_", array)
-    read_tables(folder, discovery, run.counts)
-    return discovery
+    maps = {which: _read_map(folder, which, run) for which in ("map", "map_back")}
+    tables = read_tables(folder, run.counts, arrays)
+    return RunContents(stored, arrays, maps["map"], maps["map_back"], tables)
+
+
+def read_translation(folder: Path) -> tuple[RunDescription, Arrays, dict[str, Map]]:
+    """What translating needs of a run folder: its description, the centers, and the maps by name."""
+    _, run = read_description(folder)
+    require_unchanged(folder, {NAME, MAPS})
+    centers = read_arrays(folder / MAPS, {n: a for n, a in _expected(run)[MAPS].items() if n.startswith("center")})
+    return run, centers, {which: _read_map(folder, which, run) for which in ("map", "map_back")}
+
+
+def changed_files(folder: Path, files: Collection[str] = frozenset(_FILES - {SUMS})) -> dict[str, str]:
+    """Of these files of a run folder those that are not what was written, and what is the matter with each."""
+    path = folder / SUMS
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"{path}: cannot be read, so that nothing shows whether the run is as it was written"
+        ) from error
+    sums = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
+    faults = {}
+    for name in sorted(files):
+        if not (folder / name).is_file():
+            faults[name] = "is missing"
+        elif name not in sums:
+            faults[name] = f"has no checksum in {SUMS}"
+        elif file_sha256(folder / name) != sums[name]:
+            faults[name] = "has changed since it was written"
+    return faults
+
+
+def require_unchanged(folder: Path, files: Collection[str]) -> None:
+    """Raise an `InputError` that names the first of these files of a run folder that is not what was written."""
+    for name, fault in changed_files(folder, files).items():
+        raise InputError(
+            f"{folder / name}: {fault} (see {SUMS}); restore it, or run the discovery again: the same inputs and "
+            "settings give the same run"
+        )
+
+
+def _read_map(folder: Path, which: str, run: RunDescription) -> Map:
+    """One of the two maps, of whatever family it is."""
+    path, counts = folder / MAPS, run.counts
+    prefix = f"{which}."
+    shapes = {name: shape for name, shape in stored_shapes(path).items() if name.startswith(prefix)}
+    state = read_arrays(path, {name: between(1e9, *shape) for name, shape in shapes.items()})
+    dims = (counts.dim_x, counts.dim_y) if which == "map" else (counts.dim_y, counts.dim_x)
+    try:
+        form = form_of(getattr(run.maps, which).family)
+        return form.from_state({name.removeprefix(prefix): array for name, array in state.items()}, dims)
+    except InputError as error:
+        raise InputError(f"{path}: {which}: {error}") from error
 
 
 def _plain(value: Any) -> Any:
@@ -123,70 +174,40 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{value!r} cannot be stored in run.json")
 
 
-def _arrays(counts: Counts, centerd: bool, whitened: bool) -> dict[str, dict[str, Array]]:
-    """The arrays in each file; those of a discovery are its attributes with a trailing underscore."""
+def _expected(run: RunDescription) -> dict[str, dict[str, Array]]:
+    """The arrays in each file, but those of the maps."""
+    counts = run.counts
     n, m, dx, dy = counts.rows_x, counts.rows_y, counts.dim_x, counts.dim_y
     a, s, p, c = counts.anchors, counts.seeds, counts.pairs, counts.shared
+    centered, whitened = bool(run.settings.get("center", True)), run.whitening > 0
     return {
-        "anchors.safetensors": {
+        _ANCHORS: {
             "anchors_x": rows_of(n, a),
             "anchors_y": rows_of(m, a),
-            "anchor_confidence": Array((a,), least=0, most=1),
+            "anchor_confidence": Array((a,), minimum=0, maximum=1),
             "anchor_is_seed": Array((a,), "BOOL"),
             "anchor_vectors": Array((a, dx)),
             "free_anchors": Array((a, dy)),
             "snapped_anchors": Array((a, dy)),
             "seeds": pairs_of(n, m, s),
             "seed_is_suspect": Array((s,), "BOOL"),
-            "seed_closer": Array((s,), "F64", least=0, most=max(n, m)),
+            "seed_rank": Array((s,), "F64", minimum=1, maximum=max(n, m) + 1),
             "seed_vectors_x": Array((s, dx)),
             "seed_vectors_y": Array((s, dy)),
         },
-        "map.safetensors": {
-            "map": between(1e9, dx, dy),
-            "map_back": between(1e9, dy, dx),
-            **({"center_x": between(1, dx), "center_y": between(1, dy)} if centerd else {}),
+        MAPS: {
+            **({"center_x": between(1, dx), "center_y": between(1, dy)} if centered else {}),
             **({"whitening_x": Array((dx, dx)), "whitening_y": Array((dy, dy))} if whitened else {}),
         },
-        "match.safetensors": {
+        _MATCH: {
             "match": rows_of(m, n),
-            "confidence": Array((n,), least=0, most=1),
+            "confidence": Array((n,), minimum=0, maximum=1),
             "pairs": pairs_of(n, m, p),
-            "pair_confidence": Array((p,), least=0, most=1),
+            "pair_confidence": Array((p,), minimum=0, maximum=1),
         },
         _MODEL: {
             "directions_x": Array((dx, c)),
             "directions_y": Array((dy, c)),
-            "correlations": Array((c,), least=0, most=MOST_CORRELATED),
+            "correlations": Array((c,), minimum=0, maximum=MAX_CORRELATION),
         },
-    }
-
-
-def _description(discovery: AnchorDiscovery) -> dict[str, Any]:
-    agreement = discovery.candidate_recall_
-    return {
-        "format": FORMAT,
-        "kedge": __version__,
-        "settings": settings_of(discovery),
-        "counts": {
-            "rows_x": len(discovery.match_),
-            "rows_y": len(discovery.unmatched_keys_y_) + len(discovery.pairs_),
-            "dim_x": discovery.map_.shape[0],
-            "dim_y": discovery.map_.shape[1],
-            "seeds": len(discovery.seeds_),
-            "anchors": len(discovery.anchors_x_),
-            "pairs": len(discovery.pairs_),
-            "shared": len(discovery.model_.correlations),
-        },
-        "inputs": {},
-        "health": asdict(discovery.health_),
-        "iterations": discovery.n_iter_,
-        "converged": discovery.converged_,
-        "approximate": None if agreement is None else {"told": f"approximate: {agreement}", **asdict(agreement)},
-        "whitening": discovery.whitening_,
-        "ridge": discovery.model_.ridge,
-        "maps": discovery.map_scores_,
-        "length_x": discovery.length_x_,
-        "length_y": discovery.length_y_,
-        "history": [asdict(step) | {"figures": dict(step.figures)} for step in discovery.history_],
     }

@@ -1,64 +1,61 @@
 """The method: start from what both spaces share, anneal on a sample, finish on everything.
 
 *Annealing* works on a sample, in the leading principal axes, with a soft match: an entropic transport plan
-whose epsilon falls round by round, so that early mistakes are averaged out instead of believed. *Finishing*
-works on all axes and on all rows, or on a part where they are many, with a hard match, read by the pair model: CSLS and
-mutual nearest neighbours. What comes out is judged without labels; while it is not good, other ways are tried, slower
-ones and on whitened spaces. Where so many pairs are known that they tell all there is to tell, finishing is enough;
-where hardly a row recognises its counterpart, because few items are shared, finishing stays soft.
+whose epsilon falls round by round. *Finishing* works on all axes and on all rows, or on a part where they are many,
+with a hard match, read by the pair model: CSLS and mutual nearest neighbours. What comes out is judged without labels;
+while it is not good, other ways are tried, slower ones and on whitened spaces. Where so many pairs are known that they
+say all there is to say, finishing is enough; where hardly a row recognises its counterpart, because few items are
+shared, finishing stays soft.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from kedge.geometry import nearest_rotation, unit
-from kedge.judging.judge import Judged
-from kedge.matching import Match, nearest_of, processes
-from kedge.matching.problem import Problem, draw_rows
-from kedge.models.maps import ENOUGH_KNOWN
-from kedge.runs.arrays import rows_of
-from kedge.runs.checkpoint import Kept
-from kedge.runs.journal import Journal
-from kedge.solving.alignment import Alignment, Reading, Turned, fit_model, known_and_found, pair_moments
-from kedge.solving.annealing import Finished, anneal, finish, finish_softly, leading_axes
+from kedge.matching import CosineReading, Match, Problem, Reading, draw_rows, nearest_of
+from kedge.models.maps.choosing import ENOUGH_KNOWN
+from kedge.models.pairs import fit_model, known_and_found, pair_moments
+from kedge.solving.alignment import Alignment, Judge, Opinion
+from kedge.solving.annealing import anneal, leading_axes
+from kedge.solving.finishing import Finished, finish, finish_softly
 from kedge.solving.sampling import dense_sample
 from kedge.solving.schedule import FINISH_ROWS, FINISH_ROWS_OF_X, SOFT_ROWS, Schedule
-from kedge.solving.starts import rotation_at_start, shared_coordinates
-from kedge.solving.steps import Step
+from kedge.solving.starts import SharedCoordinates, rotation_at_start, shared_coordinates
+from kedge.solving.steps import Log
 
 # Finishing rounds after which an attempt is judged; only the best is finished to the end.
 _ROUNDS_TO_JUDGE = 4
 # Where fewer of the rows recognise their counterpart, there may be none to speak of.
 _FEW_RECOGNISED = 0.1
-# A result that is right, but less healthy than this, is compared with one on whitened spaces.
+# A result that is ok, but scores less than this, is compared with one on whitened spaces.
 _SURE = 0.8
 # A map that is so good needs no slower way, even if no row recognises another.
 _GOOD = 0.5
-# Rows of Y that are taken along for each row of X, where a part of the rows is finished on.
+# Rows of Y that are included for each row of X, where finishing goes over a part of the rows.
 _LIKELY = 3
-# So many known pairs a dimension determine the model; so does knowing the greater part of a space.
+# So many known pairs per dimension determine the model; so does knowing the greater part of a space.
 _PAIRS_PER_DIM, _KNOWN_SHARE = 3, 0.5
 
 
-def discover_by_alternation(
+def solve(
     problem: Problem,
     schedules: Sequence[Schedule],
-    judge: Callable[[Problem, Match], Judged],
+    judge: Judge,
     generator: torch.Generator,
-    journal: Journal,
+    log: Log,
     *,
     disjoint: bool = False,
-) -> tuple[Alignment, Judged]:
-    """Try the schedules in turn until the map is right, and keep the healthiest.
+) -> Alignment:
+    """Try the schedules in turn until the map is ok, and keep the best.
 
-    Spaces that are said to be `disjoint` are finished softly, without a look for pairs.
+    Spaces that are declared `disjoint` are finished softly, without looking for pairs.
     """
     attempts: list[_Attempt] = []
     ground = None
@@ -68,40 +65,48 @@ def discover_by_alternation(
     for number, schedule in enumerate(schedules, start=1):
         if not _worth_trying(schedule, attempts):
             continue
-        told = f"attempt {number} of {len(schedules)}: {schedule.describe(len(problem.seeds_x))}"
-        notes = journal.of(f"attempt-{number}", told)
-        start: Callable[[], Reading]
+        described = f"attempt {number} of {len(schedules)}: {schedule.describe(len(problem.seeds_x))}"
+        within = log.within(f"attempt-{number}", described)
+        reading: Reading
         if schedule.anneal_rounds:
             if ground is None or not ground.serves(schedule):
-                ground = _prepare(problem, schedule, generator, notes)
-            start = cache(partial(_turned, ground, schedule, notes))
+                ground = _prepare(problem, schedule, generator, within)
+            reading = within.once("annealed", CosineReading, partial(_first_reading, ground, schedule, within))
         else:
-            start = cache(partial(fit_model, problem, problem.seeds_x, problem.seeds_y))
-        part = _to_finish_on(problem, some_x, start, notes)
-        finished = finish(part, start, min(_ROUNDS_TO_JUDGE, schedule.finish_rounds), notes)
-        judged = judge(part, finished.match)
-        notes.apart().tell(Step("health", number, len(schedules), {"score": judged.answer.score}))
-        attempts.append(_Attempt(part, finished, judged, schedule, notes))
-    chosen = max(attempts, key=_rank)
-    part, best, judged = chosen.part, chosen.finished, chosen.judged
+            reading = fit_model(problem, problem.seeds_x, problem.seeds_y)
+        part = _to_finish_on(problem, some_x, reading)
+        rounds = min(_ROUNDS_TO_JUDGE, schedule.finish_rounds)
+        finished = within.once("finished", Finished, partial(finish, part, reading, rounds, judge, within))
+        opinion = judge.judge(part, finished.match)
+        within.aside().report("health", number, len(schedules), score=opinion.score)
+        attempts.append(_Attempt(part, finished, opinion, schedule, within))
+    return _finish_best(problem, max(attempts, key=_rank), judge, generator, disjoint=disjoint)
+
+
+def _finish_best(
+    problem: Problem, chosen: _Attempt, judge: Judge, generator: torch.Generator, *, disjoint: bool
+) -> Alignment:
+    """Finish the chosen attempt to the end: on its own rows, then softly, or on all rows."""
+    part, best, recognised, log = chosen.part, chosen.finished, chosen.opinion.recognised, chosen.log
     rounds_left = chosen.schedule.finish_rounds - _ROUNDS_TO_JUDGE
     if not best.settled and rounds_left > 0:
-        further = partial(fit_model, part, *known_and_found(part, best.match))
-        best = finish(part, further, rounds_left, chosen.journal.of("further"), share_before=best.share)
-        judged = judge(part, best.match)
-    if disjoint or (judged.recognition.share < _FEW_RECOGNISED and not _knows_enough(problem)):
-        soft_sample = problem.sample(SOFT_ROWS, generator)
-        best = finish_softly(problem, soft_sample, partial(_rotation_of, part, best.match), chosen.journal)
-        judged = judge(problem, best.match)
+        reading = fit_model(part, *known_and_found(part, best.match))
+        share = best.match.mutual_share
+        further = partial(finish, part, reading, rounds_left, judge, log, share_before=share)
+        best = log.once("further", Finished, further)
+        recognised = judge.judge(part, best.match).recognised
+    if disjoint or (recognised < _FEW_RECOGNISED and not _knows_enough(problem)):
+        sample = problem.sample(SOFT_ROWS, generator)
+        rotation = _rotation_of(part, best.match)
+        best = log.once("soft", Finished, partial(finish_softly, problem, sample, rotation, judge, log))
     elif part is not problem:
-        on_part = partial(fit_model, part, *known_and_found(part, best.match))
-        best = finish(problem, on_part, chosen.schedule.finish_rounds, chosen.journal.of("all"))
-        judged = judge(problem, best.match)
-    history, whitening = tuple(journal.history), chosen.schedule.whitening
-    return Alignment(best.match, history, best.settled, whitening, candidates=best.candidates), judged
+        reading = fit_model(part, *known_and_found(part, best.match))
+        rounds = chosen.schedule.finish_rounds
+        best = log.once("all", Finished, partial(finish, problem, reading, rounds, judge, log))
+    return Alignment(best.match, best.settled, chosen.schedule.whitening, candidates=best.candidates)
 
 
-def _to_finish_on(problem: Problem, some_x: Tensor, start: Callable[[], Reading], journal: Journal) -> Problem:
+def _to_finish_on(problem: Problem, some_x: Tensor, reading: Reading) -> Problem:
     """The problem; where there are many rows, some rows (k,) of X and what a first reading takes for the best of Y.
 
     That gives as good a model at a bounded cost: rows of X lose their rivals, but those of Y that they might take for
@@ -109,23 +114,14 @@ def _to_finish_on(problem: Problem, some_x: Tensor, start: Callable[[], Reading]
     """
     if max(len(problem.x), len(problem.y)) <= FINISH_ROWS:
         return problem
-
-    def choose() -> dict[str, Tensor]:
-        reading = start()
-        parts = ((first, reading.shared_y(part)) for first, part in problem.y.parts())
-        _, nearest = nearest_of(reading.shared_x(problem.x.take(some_x)), parts, _LIKELY, problem.budget)
-        return {"rows": torch.unique(torch.cat([nearest.flatten(), problem.seeds_y]))}
-
-    chosen = rows_of(len(problem.y), "rows", ascending=True)
-    seeds = problem.seeds_y.cpu()
-    expected = Kept({"rows": chosen}, lambda state: bool(torch.isin(seeds, state["rows"]).all()))
-    return problem.part(some_x, journal.once("part", some_x.device, expected, choose)["rows"])
+    queries = reading.shared_x(problem.take_x(some_x))
+    _, nearest = nearest_of(queries, problem.y, _LIKELY, problem.budget, reading.shared_y)
+    return problem.part(some_x, torch.unique(torch.cat([nearest.flatten(), problem.seeds_y])))
 
 
 def _rotation_of(problem: Problem, match: Match) -> Tensor:
     """The rotation (dx, dy) that the seeds and the mutual pairs of a match imply."""
-    cross = pair_moments(problem, *known_and_found(problem, match)).cross
-    return processes().from_first(nearest_rotation(cross).float())
+    return nearest_rotation(pair_moments(problem, *known_and_found(problem, match)).cross).float()
 
 
 class _Attempt(NamedTuple):
@@ -133,37 +129,37 @@ class _Attempt(NamedTuple):
 
     part: Problem
     finished: Finished
-    judged: Judged
+    opinion: Opinion
     schedule: Schedule
-    journal: Journal
+    log: Log
 
 
 def _knows_enough(problem: Problem) -> bool:
     """Whether the seeds say all that there is to say, so that nothing needs to be annealed."""
     known, rows = len(problem.seeds_x), min(len(problem.x), len(problem.y))
-    enough = min(_PAIRS_PER_DIM * min(problem.x.dim, problem.y.dim), _KNOWN_SHARE * rows)
+    enough = min(_PAIRS_PER_DIM * min(problem.dims), _KNOWN_SHARE * rows)
     return known >= max(enough, ENOUGH_KNOWN)
 
 
 def _worth_trying(schedule: Schedule, attempts: Sequence[_Attempt]) -> bool:
     """Whether an attempt may still gain something over those made before."""
     best = max(attempts, key=_rank, default=None)
-    if best is None or best.judged.answer.verdict != "ok":
+    if best is None or not best.opinion.ok:
         return True
-    if not best.judged.surely:  # by and large, but no row recognises another: a slower way may
-        return best.judged.answer.score < _GOOD
+    if not best.opinion.significant:  # by and large, but no row recognises another: a slower way may
+        return best.opinion.score < _GOOD
     # On whitened spaces what has just worked may work better.
     twin = schedule.whitening > 0 and replace(schedule, whitening=0.0) == best.schedule
-    return twin and best.judged.answer.score < _SURE
+    return twin and best.opinion.score < _SURE
 
 
 def _rank(attempt: _Attempt) -> tuple[bool, float]:
     """Attempts after which rows recognise each other come before all others."""
-    return attempt.judged.surely, attempt.judged.answer.score
+    return attempt.opinion.significant, attempt.opinion.score
 
 
 @dataclass(frozen=True)
-class _Ground:
+class _AnnealingGround:
     """What annealing works on: a sample of the problem, its leading axes, and its rows in shared coordinates.
 
     The sample is whitened, if it is, by matrices (dx, dx) and (dy, dy).
@@ -175,8 +171,7 @@ class _Ground:
     whitening_y: Tensor
     axes_x: Tensor
     axes_y: Tensor
-    shared_x: Tensor
-    shared_y: Tensor
+    shared: SharedCoordinates
 
     def serves(self, schedule: Schedule) -> bool:
         """Whether another schedule works on the same ground."""
@@ -186,20 +181,21 @@ class _Ground:
         )
 
 
-def _prepare(problem: Problem, schedule: Schedule, generator: torch.Generator, journal: Journal) -> _Ground:
+def _prepare(problem: Problem, schedule: Schedule, generator: torch.Generator, log: Log) -> _AnnealingGround:
     draw = dense_sample if schedule.fingerprints else Problem.sample
     plain = draw(problem, schedule.sample_size, generator)
     sample = plain.whitened(schedule.whitening)
     axes_x, axes_y = (leading_axes(rows, schedule.rank) for rows in (sample.x, sample.y))
-    shared = shared_coordinates(sample, with_fingerprints=schedule.fingerprints, journal=journal)
-    return _Ground(schedule, sample, *plain.whitenings(schedule.whitening), axes_x, axes_y, *shared)
+    start = partial(shared_coordinates, sample, with_fingerprints=schedule.fingerprints, log=log)
+    shared = log.once("start", SharedCoordinates, start)
+    return _AnnealingGround(schedule, sample, *plain.whitenings(schedule.whitening), axes_x, axes_y, shared)
 
 
-def _turned(ground: _Ground, schedule: Schedule, journal: Journal) -> Turned:
-    """A first reading: a rotation found on the sample, in the leading axes."""
+def _first_reading(ground: _AnnealingGround, schedule: Schedule, log: Log) -> CosineReading:
+    """A rotation found on the sample, in the leading axes."""
     sample = ground.sample
-    x, y = unit(sample.x.gathered() @ ground.axes_x), unit(sample.y.gathered() @ ground.axes_y)
-    start = partial(rotation_at_start, ground.shared_x, ground.shared_y, x, y, sample)
-    hints = (ground.shared_x, ground.shared_y) if schedule.fingerprints else None
-    rotation = anneal(sample, x, y, start, schedule, journal, hints, until_sharp=True)
-    return Turned(ground.whitening_x @ ground.axes_x @ rotation, ground.whitening_y @ ground.axes_y)
+    x, y = unit(sample.x @ ground.axes_x), unit(sample.y @ ground.axes_y)
+    start = rotation_at_start(ground.shared, x, y, sample)
+    hints = (ground.shared.x, ground.shared.y) if schedule.fingerprints else None
+    rotation = anneal(sample, x, y, start, schedule, log, hints, until_sharp=True)
+    return CosineReading(ground.whitening_x @ ground.axes_x @ rotation, ground.whitening_y @ ground.axes_y)

@@ -16,9 +16,8 @@ import torch
 from torch import Tensor
 
 from kedge.geometry import eigh, standardise, unit, whiten
-from kedge.matching import Rows, row_blocks, top_k
-from kedge.runs.journal import Journal
-from kedge.solving.steps import Step
+from kedge.matching import row_blocks, top_k
+from kedge.solving.steps import Log
 
 _QUANTILES = 256
 # Quantiles lie denser where similarities are great: there they tell rows apart.
@@ -31,12 +30,12 @@ _AVERAGES = 2
 _COMPONENTS = 50
 
 
-def fingerprints(x: Tensor, y: Tensor, budget: int, journal: Journal) -> tuple[Tensor, Tensor]:
+def fingerprints(x: Tensor, y: Tensor, budget: int, log: Log) -> tuple[Tensor, Tensor]:
     """Unit rows (n, k) and (m, k) that can be compared across the unit rows x (n, dx) and y (m, dy)."""
     described = []
-    for index, rows in enumerate((x, y), start=1):
+    for index, rows in enumerate((unit(x), unit(y)), start=1):
         described.append(_described(rows, budget))
-        journal.tell(Step("fingerprints", index, 2))
+        log.report("fingerprints", index, 2)
     # One basis for both sides, from the covariance of all rows together.
     covariance = torch.stack([(rows.T @ rows).double() / len(rows) for rows in described]).mean(dim=0)
     variances, axes = eigh(covariance)
@@ -48,15 +47,11 @@ def fingerprints(x: Tensor, y: Tensor, budget: int, journal: Journal) -> tuple[T
 
 
 def _described(vectors: Tensor, budget: int) -> Tensor:
-    """Standardised profiles of the rows, of their neighbours on average, and of those' neighbours, side by side.
-
-    Processes divide the search for profiles and neighbours, which takes nearly all of the time.
-    """
+    """Standardised profiles of the rows, of their neighbours on average, and of those' neighbours, side by side."""
     profiles = torch.cat(
         [standardise(similarity_profiles(unit(whiten(vectors, strength)), budget)) for strength in _WHITENING], dim=1
     )
-    rows = Rows.shared(vectors)
-    neighbours = rows.joined(top_k(rows.own, vectors, min(_NEIGHBOURS, len(vectors) - 1) + 1, budget=budget)[1])
+    neighbours = top_k(vectors, vectors, min(_NEIGHBOURS, len(vectors) - 1) + 1, budget=budget)[1]
     levels = [profiles]
     for _ in range(_AVERAGES):
         average = torch.zeros_like(profiles)
@@ -67,20 +62,19 @@ def _described(vectors: Tensor, budget: int) -> Tensor:
 
 
 def similarity_profiles(vectors: Tensor, budget: int) -> Tensor:
-    """Quantiles (n, q) of the similarities of each unit row of (n, d) to all others, greatest first."""
+    """Quantiles (n, q) of the similarities of each unit row of (n, d) to all others, largest first."""
     steps = torch.linspace(0, 1, _QUANTILES, dtype=torch.float64, device=vectors.device)
-    # Not the first: a row's greatest similarity is the one to itself, and says nothing.
+    # Not the first: a row's largest similarity is the one to itself, and says nothing.
     positions = (1 + steps**_DENSITY * (len(vectors) - 2)).long().clamp(0, len(vectors) - 1)
-    divided = Rows.shared(vectors)
-    profiles = vectors.new_empty(len(divided.own), _QUANTILES)
+    profiles = vectors.new_empty(len(vectors), _QUANTILES)
     # Four copies: the block, the sorted values, and indices twice the size.
-    for rows, block in row_blocks(divided.own, vectors, budget, copies=4):
+    for rows, block in row_blocks(vectors, vectors, budget, copies=4):
         profiles[rows] = _descending(block)[:, positions]
-    return divided.joined(profiles)
+    return profiles
 
 
 def _descending(block: Tensor) -> Tensor:
-    """The values of each row, greatest first; on a CPU by NumPy, which sorts in vector registers, and in place."""
+    """The values of each row, largest first; on a CPU by NumPy, which sorts in vector registers, and in place."""
     if block.device.type != "cpu":
         return block.sort(dim=1, descending=True).values
     rows = block.numpy()

@@ -14,12 +14,10 @@ from torch import Tensor
 
 from kedge.errors import InputError
 from kedge.geometry import center_of, exponential_map, normalise, orthogonal_map, relative, unit
-from kedge.matching import BlockedSoftmin, Rows, match_csls, sinkhorn
-from kedge.matching.problem import Problem
-from kedge.runs.journal import Journal
+from kedge.matching import BlockedSoftmin, Problem, match_csls, sinkhorn
 from kedge.solving.alignment import Alignment
 from kedge.solving.starts import match_by_seeds
-from kedge.solving.steps import Step
+from kedge.solving.steps import Log, Step
 
 PaperInit = Literal["seeds", "random"]
 
@@ -40,19 +38,19 @@ class PaperSettings:
                 raise InputError(f"PaperSettings: {name} must be positive, got {getattr(self, name)}")
 
 
-def discover_by_paper(
+def solve_as_printed(
     problem: Problem,
     anchors: Tensor,
     init: PaperInit,
     settings: PaperSettings,
     generator: torch.Generator,
-    journal: Journal,
+    log: Log,
 ) -> Alignment:
     """Optimise the free anchors, and match all rows by their relative representations."""
-    x, y = problem.x.gathered(), problem.y.gathered()
-    free = optimise_anchors(problem, anchors, init, settings, generator, journal)
+    x, y = problem.x, problem.y
+    free = optimise_anchors(problem, anchors, init, settings, generator, log)
     match = match_csls(unit(relative(x, x[anchors])), unit(relative(y, free)), budget=problem.budget)
-    return Alignment(match, tuple(journal.history), _loss_settled(journal.history), free_anchors=free)
+    return Alignment(match, _loss_settled(log.history), free_anchors=free)
 
 
 def optimise_anchors(
@@ -61,10 +59,10 @@ def optimise_anchors(
     init: PaperInit,
     settings: PaperSettings,
     generator: torch.Generator,
-    journal: Journal,
+    log: Log,
 ) -> Tensor:
-    """Free anchors (a, dy) for the anchors (a,), rows of X; the journal is told the loss at every step."""
-    x, y = problem.x.gathered(), problem.y.gathered()
+    """Free anchors (a, dy) for the anchors (a,), rows of X; the log gets the loss of every step."""
+    x, y = problem.x, problem.y
     relative_x = relative(x, x[anchors])  # R_X (n, a)
     base = _initial_anchors(problem, anchors, init, generator)
     tangent = torch.zeros_like(base, requires_grad=True)
@@ -76,7 +74,7 @@ def optimise_anchors(
         optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
-        journal.tell(Step("paper", index, settings.steps, {"loss": float(loss.detach())}))
+        log.report("paper", index, settings.steps, loss=float(loss.detach()))
     return exponential_map(base, tangent).detach()
 
 
@@ -104,13 +102,13 @@ def _permutation(relative_y: Tensor, relative_x: Tensor, settings: PaperSettings
 
 def _initial_anchors(problem: Problem, anchors: Tensor, init: PaperInit, generator: torch.Generator) -> Tensor:
     """A~_Y (a, dy) at the start: the seeds' rows of Y, and for the others noise or the seeds' rotation."""
-    x, y = problem.x.gathered(), problem.y.gathered()
+    x, y = problem.x, problem.y
     if init == "random":
         start = torch.randn(len(anchors), y.shape[1], generator=generator).to(y)
     else:
         matchable = problem
-        if not problem.centerd:  # the seed coordinates of uncenterd rows are all alike
-            matchable = replace(problem, x=Rows.shared(_center(x)), y=Rows.shared(_center(y)))
+        if not problem.centered:  # the seed coordinates of uncentered rows are all alike
+            matchable = replace(problem, x=_center(x), y=_center(y))
         rows_x, rows_y = match_by_seeds(matchable).pairs()
         start = x[anchors] @ orthogonal_map(x[rows_x], y[rows_y])
     partners = problem.seed_partners(anchors)

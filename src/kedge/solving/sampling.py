@@ -10,8 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from kedge.matching import Rows
-from kedge.matching.problem import Problem
+from kedge.matching import Problem, row_pieces
 
 # Density is how similar the fourth nearest is, of so many rows drawn at random.
 _REFERENCES, _NEAREST = 4000, 4
@@ -28,9 +27,9 @@ def dense_sample(problem: Problem, size: int, generator: torch.Generator) -> Pro
     return problem.part(rows_x, rows_y)
 
 
-def _densest(rows: Rows, size: int, generator: torch.Generator) -> Tensor:
+def _densest(rows: Tensor, size: int, generator: torch.Generator) -> Tensor:
     """The rows (k,), of all (n, d), in the densest places."""
-    references = rows.take(torch.randperm(len(rows), generator=generator)[:_REFERENCES].to(rows.device))
+    references = rows[torch.randperm(len(rows), generator=generator)[:_REFERENCES].to(rows.device)].float()
     nearest = min(_NEAREST, len(references))
-    near = [(piece @ references.T).topk(nearest, dim=1).values[:, -1] for piece in rows.pieces()]
-    return rows.joined(torch.cat(near)).topk(min(size, len(rows))).indices
+    near = [(piece @ references.T).topk(nearest, dim=1).values[:, -1] for piece in row_pieces(rows)]
+    return torch.cat(near).topk(min(size, len(rows))).indices

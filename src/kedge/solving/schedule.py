@@ -47,9 +47,15 @@ class Schedule:
     parts: int = 2
 
     def __post_init__(self) -> None:
-        for name, least in (("sample_size", 1), ("rank", 1), ("anneal_rounds", 0), ("finish_rounds", 1), ("parts", 1)):
-            if getattr(self, name) < least:
-                raise InputError(f"Schedule: {name} must be at least {least}, got {getattr(self, name)}")
+        for name, minimum in (
+            ("sample_size", 1),
+            ("rank", 1),
+            ("anneal_rounds", 0),
+            ("finish_rounds", 1),
+            ("parts", 1),
+        ):
+            if getattr(self, name) < minimum:
+                raise InputError(f"Schedule: {name} must be at least {minimum}, got {getattr(self, name)}")
         if not 0 <= self.whitening <= 1:
             raise InputError(f"Schedule: whitening must be between 0 and 1, got {self.whitening}")
         if not self.epsilon_start >= self.epsilon_end > 0:

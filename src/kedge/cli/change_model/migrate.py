@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kedge.cli.arguments import FORMATS, add_command, add_target, positive, space_name
 from kedge.cli.exit_codes import EXIT_NOT_PASSED
+from kedge.masking import mask
 
 if TYPE_CHECKING:
     from kedge.estimators import AnchorDiscovery
@@ -54,8 +55,12 @@ how much is missing; rows that were added to the source meanwhile are brought ov
         "--skip-bad", metavar="FILE", type=Path, help="omit rows that do not fit, and list them in FILE"
     )
     parser.add_argument("--batch", metavar="N", type=positive, default=1000, help="rows translated at once (1000)")
-    parser.add_argument("--from-model", metavar="NAME", help="model of the store's vectors (the name in RUN)")
-    parser.add_argument("--to-model", metavar="NAME", help="model whose vectors they become (the name in RUN)")
+    parser.add_argument(
+        "--from-model", metavar="NAME", type=mask, help="model of the store's vectors (the name in RUN)"
+    )
+    parser.add_argument(
+        "--to-model", metavar="NAME", type=mask, help="model whose vectors they become (the name in RUN)"
+    )
     parser.add_argument("--ignore-verdict", action="store_true", help="go ahead although the map of RUN is failed")
 
 
@@ -76,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.skip_bad:
         require_target(arguments.skip_bad)
         output_files.require_free(arguments, "skip_bad", allowed_by="resume")
-    dims: tuple[int, int] = discovery.map_.shape[::-1] if arguments.back else discovery.map_.shape
+    dims: tuple[int, int] = discovery.map_.dims[::-1] if arguments.back else discovery.map_.dims
     with open_store(arguments.source) as source, open_store(arguments.target) as target:
         about = require_fitting(source, dims)
         origin = _note(arguments, discovery, str(source.address))
@@ -118,8 +123,7 @@ def _require_ok(discovery: AnchorDiscovery, *, ignore_verdict: bool) -> None:
 
 
 def _translation(discovery: AnchorDiscovery, arguments: argparse.Namespace) -> Carry:
-    translate = discovery.translate_back if arguments.back else discovery.translate
-    return partial(translate, scale=arguments.scale)
+    return partial(discovery.translate, back=arguments.back, scale=arguments.scale)
 
 
 def _note(arguments: argparse.Namespace, discovery: AnchorDiscovery, source: str) -> dict[str, Any]:
@@ -130,11 +134,12 @@ def _note(arguments: argparse.Namespace, discovery: AnchorDiscovery, source: str
 
     inputs = discovery.provenance_.get("inputs", {})
     here, there = ("y", "x") if arguments.back else ("x", "y")
-    matrix = discovery.map_back_ if arguments.back else discovery.map_
+    state = (discovery.map_back_ if arguments.back else discovery.map_).state()
+    digest = hashlib.sha256(b"".join(state[name].tobytes() for name in sorted(state)))
     return {
         "model": arguments.to_model or inputs.get(there, {}).get("file", there.upper()),
         "carried_from": arguments.from_model or inputs.get(here, {}).get("file", here.upper()),
-        "map": hashlib.sha256(matrix.tobytes()).hexdigest()[:16],
+        "map": digest.hexdigest()[:16],
         "scale": arguments.scale,
         "source": source,
         "kedge": __version__,

@@ -21,7 +21,7 @@ def add_parser(commands: Any) -> None:
   kedge convert vectors.npz lancedb:DIR#TABLE
 
 Passwords and keys come from the address or the environment: PGPASSWORD, QDRANT_API_KEY, CHROMA_TOKEN. They are shown
-and written nowhere.""",
+and written nowhere. In a password write @ as %40, # as %23, / as %2F and ? as %3F.""",
     )
 
 

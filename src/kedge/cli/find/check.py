@@ -53,7 +53,7 @@ Whatever the answer is, the exit code is 0.""",
 def run(arguments: argparse.Namespace) -> int:
     """Read, try, and give advice."""
     from kedge.cli.output import note, print_json
-    from kedge.judging.recognition import FEWEST_ROWS
+    from kedge.judging.recognition import MIN_ROWS
     from kedge.spaces import read_embeddings
 
     began = time.perf_counter()
@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     x, y = (read_embeddings(path, limit=limit) for path in (arguments.x, arguments.y))
     note(f"{x.source}: {len(x)} x {x.dim}, {y.source}: {len(y)} x {y.dim}")
     health = _quick_attempt(x, y, arguments) if min(len(x), len(y)) >= _MIN_ROWS else None
-    if health is None or min(len(x), len(y)) < FEWEST_ROWS:
+    if health is None or min(len(x), len(y)) < MIN_ROWS:
         seeds, answer = None, "too few rows to say; give more of both spaces"
     else:
         seeds, answer = _ADVICE[health.map.verdict]

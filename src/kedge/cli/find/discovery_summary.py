@@ -31,7 +31,7 @@ def print_discovery(
                 "anchors": len(discovery.anchors_x_),
                 "pairs": len(discovery.pairs_),
                 "expected_precision": _expected_precision(discovery),
-                "unmatched": {"x": len(discovery.unmatched_keys_x_), "y": len(discovery.unmatched_keys_y_)},
+                "unmatched": {"x": len(discovery.x_.unmatched_keys), "y": len(discovery.y_.unmatched_keys)},
                 "approximate": discovery.candidate_recall_,
                 "whitening": discovery.whitening_,
                 "maps": discovery.map_scores_,
@@ -59,8 +59,8 @@ def _print_summary(discovery: AnchorDiscovery, arguments: argparse.Namespace, ro
     if not len(discovery.pairs_):
         print_line("  no pair is probable enough to be listed; --min-confidence 0 lists all mutual ones")
     print_line(
-        f"no match: {len(discovery.unmatched_keys_x_)} of {rows_x} rows of X, "
-        f"{len(discovery.unmatched_keys_y_)} of {rows_y} rows of Y"
+        f"no match: {len(discovery.x_.unmatched_keys)} of {rows_x} rows of X, "
+        f"{len(discovery.y_.unmatched_keys)} of {rows_y} rows of Y"
     )
     if discovery.candidate_recall_ is not None:
         print_line(f"approximate: {discovery.candidate_recall_}")
@@ -76,11 +76,11 @@ def _print_summary(discovery: AnchorDiscovery, arguments: argparse.Namespace, ro
 
 def _describe_map(discovery: AnchorDiscovery) -> str:
     """Which map `kedge translate` uses, and how a search with it does."""
-    kind, own_rank, overlap = (discovery.map_scores_["map"][name] for name in ("kind", "own_rank", "overlap"))
-    if own_rank is None or overlap is None:
+    kind, mrr, overlap = (discovery.map_scores_["map"][name] for name in ("kind", "mrr", "overlap"))
+    if mrr is None or overlap is None:
         return f"map: {kind}; too few pairs to hold some out and try it on them"
     return (
-        f"map: {kind}; held out, a translated row finds its partner with MRR {float(own_rank):.2f}, and "
+        f"map: {kind}; held out, a translated row finds its partner with MRR {float(mrr):.2f}, and "
         f"{100 * float(overlap):.0f} % of the partner's ten neighbours"
     )
 
@@ -105,7 +105,7 @@ def _doubtful_seeds(discovery: AnchorDiscovery) -> list[_DoubtfulSeed]:
     seeds = zip(
         discovery.seed_keys_,
         discovery.seed_found_keys_,
-        discovery.seed_closer_.tolist(),
+        discovery.seed_rank_.tolist(),
         discovery.seed_is_suspect_.tolist(),
         strict=True,
     )

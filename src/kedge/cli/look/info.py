@@ -23,9 +23,11 @@ def add_parser(commands: Any) -> None:
         "describe a file of vectors, or a run",
         "Describe a file of vectors, or a run.",
         """  kedge info words.vec
-  kedge info RUN --json""",
+  kedge info RUN --json
+  kedge info RUN --verify      is every file of the run as it was written?""",
     )
     parser.add_argument("path", metavar="FILE|RUN", type=space_name, help="file of vectors, store, or run folder")
+    parser.add_argument("--verify", action="store_true", help="check the files of a run against their checksums")
     add_limit(parser)
 
 
@@ -34,6 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     from kedge.cli.output import print_json, print_line
     from kedge.errors import InputError
     from kedge.runs.description import read_description
+    from kedge.runs.folder import changed_files
     from kedge.spaces import read_embeddings
     from kedge.spaces.files import files_read
     from kedge.spaces.formats.dataset_folder import is_dataset
@@ -41,8 +44,17 @@ def run(arguments: argparse.Namespace) -> int:
     if isinstance(arguments.path, Path) and not any(path.exists() for path in files_read(arguments.path)):
         raise InputError(f"{arguments.path}: no such file or folder")
     if isinstance(arguments.path, Path) and arguments.path.is_dir() and not is_dataset(arguments.path):
-        described = read_description(arguments.path)
+        described, _ = read_description(arguments.path)
         shown = _run_lines(described)
+        if arguments.verify:
+            faults = changed_files(arguments.path)
+            if faults:
+                listed = "; ".join(f"{name} {fault}" for name, fault in faults.items())
+                raise InputError(f"{arguments.path}: {listed}; run the discovery again, or restore the files")
+            described = described | {"verified": True}
+            shown.append(("files", "all are as they were written"))
+    elif arguments.verify:
+        raise InputError(f"{arguments.path}: only the files of a run have checksums to verify; omit --verify")
     else:
         described = _space(read_embeddings(arguments.path, limit=arguments.limit))
         shown = _space_lines(described)
@@ -87,7 +99,7 @@ def _run_lines(described: dict[str, Any]) -> list[tuple[str, str]]:
     from kedge.judging.health import Health
 
     settings, health = described["settings"], described["health"]
-    overlap = Health.of(health).overlap
+    overlap = Health.from_dict(health).overlap
     inputs = described["inputs"]
     return [
         (

@@ -83,7 +83,7 @@ def _export_translation(arguments: argparse.Namespace, suffix: str) -> int:
     from kedge.tasks import about_translation, export_bytes, export_lines
 
     discovery = load(arguments.run_folder)
-    translation = discovery.translation(back=arguments.back, scale=arguments.scale)
+    translation = discovery.translator(back=arguments.back, scale=arguments.scale)
     about = about_translation(discovery, back=arguments.back, scale=arguments.scale)
     contents = export_bytes(translation, about, suffix)
     with atomic_path(arguments.out) as temporary:
@@ -91,7 +91,7 @@ def _export_translation(arguments: argparse.Namespace, suffix: str) -> int:
     note_length(discovery, arguments)
     if about["map_verdict"] != "ok":
         note(f"the map of this run is {about['map_verdict']}: {discovery.health_.map.reason}")
-    dim_in, dim_out = translation.matrix.shape
+    dim_in, dim_out = translation.dims
     if arguments.json:
         described = {"out": str(arguments.out), "to": _KINDS[suffix], "bytes": len(contents)}
         sizes = {"dimensions_in": dim_in, "dimensions_out": dim_out, "length": float(translation.length)}

@@ -49,8 +49,8 @@ def run(arguments: argparse.Namespace) -> int:
     space = read_embeddings(arguments.file, limit=arguments.limit)
     of_x = arguments.side == "X"
     if arguments.coordinates == "shared":
-        vectors = discovery.shared_x(space) if of_x else discovery.shared_y(space)
+        vectors = discovery.x_.shared(space) if of_x else discovery.y_.shared(space)
     else:
-        transform = discovery.transform_x if of_x else discovery.transform_y
+        transform = discovery.x_.relative if of_x else discovery.y_.relative
         vectors = transform(space, anchors="snapped" if arguments.snapped else "free")
     return write_derived(arguments, space, vectors, f"{arguments.coordinates} coordinates")

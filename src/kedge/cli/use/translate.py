@@ -56,8 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     require_free_space(arguments)
     discovery = load(arguments.run_folder)
     space = read_embeddings(arguments.file, limit=arguments.limit)
-    translate = discovery.translate_back if arguments.back else discovery.translate
-    vectors = translate(space, scale=arguments.scale)
+    vectors = discovery.translate(space, back=arguments.back, scale=arguments.scale)
     note_length(discovery, arguments)
     return write_derived(arguments, space, vectors, "translated vectors")
 
@@ -66,7 +65,7 @@ def note_length(discovery: AnchorDiscovery, arguments: argparse.Namespace) -> No
     """Say so where vectors of unit length do not fit an index of the target's own by distance."""
     from kedge.cli.output import note
 
-    target, length = ("X", discovery.length_x_) if arguments.back else ("Y", discovery.length_y_)
+    target, length = ("X", discovery.x_.mean_norm) if arguments.back else ("Y", discovery.y_.mean_norm)
     if arguments.scale == "unit" and abs(length - 1) > _TOLERANCE:
         note(
             f"{target}'s own vectors have mean length {length:.4g}: compare by cosine, or use --scale raw for an index "

@@ -20,10 +20,10 @@ Precision = Literal["tf32", "bf16", "float32"]
 _precision: ContextVar[Precision] = ContextVar("precision", default="tf32")
 
 
-MOST_FUSED_NEIGHBOURS = 16
-"""Most neighbours that the fused top-k keeps."""
-MOST_FUSED_VALUES = 512
-"""Most coordinates of what fused kernels take means of; more do not fit on the chip."""
+MAX_FUSED_NEIGHBOURS = 16
+"""How many neighbours at most the fused top-k keeps."""
+MAX_FUSED_VALUES = 512
+"""How many coordinates at most of what fused kernels take means of; more do not fit on the chip."""
 
 
 def use_fused(*tensors: Tensor) -> bool:
@@ -34,7 +34,7 @@ def use_fused(*tensors: Tensor) -> bool:
 
 
 def current_precision() -> Precision:
-    """What fused kernels multiply in unless told otherwise."""
+    """What fused kernels multiply in by default."""
     return _precision.get()
 
 

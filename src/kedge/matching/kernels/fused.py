@@ -23,19 +23,19 @@ import triton.language as tl
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from kedge.matching.kernels.backend import MOST_FUSED_NEIGHBOURS, Precision, current_precision
+from kedge.matching.kernels.backend import MAX_FUSED_NEIGHBOURS, Precision, current_precision
 
 CALLS: Counter[str] = Counter()
 """How often each kernel was called, so that a test can tell that it was."""
 
-_SLOTS: Any = tl.constexpr(MOST_FUSED_NEIGHBOURS)
+_SLOTS: Any = tl.constexpr(MAX_FUSED_NEIGHBOURS)
 # In powers of two: the hardware has no other exponential.
 _TO_TWO: Any = tl.constexpr(1.4426950408889634)
 # Widths that inner dimensions are padded to, in numbers, and what a step of the product takes: 128 bytes.
 _STEP = {torch.bfloat16: 64, torch.float32: 32}
 _STEP_BYTES = 128
 # Of the chips that the kernels run on, where torch does not tell.
-_LEAST_SHARED_MEMORY = 99 * 1024
+_MIN_SHARED_MEMORY = 99 * 1024
 
 
 class _Shape(NamedTuple):
@@ -84,9 +84,9 @@ def best_two(
 
 
 def top_k(a: Tensor, b: Tensor, k: int, *, precision: Precision | None = None) -> tuple[Tensor, Tensor]:
-    """The k <= 16 greatest similarities (n, k) of each row of a (n, d) to rows of b (m, d), best first, and which."""
-    values = torch.empty(len(a), MOST_FUSED_NEIGHBOURS, device=a.device)
-    indices = torch.empty(len(a), MOST_FUSED_NEIGHBOURS, dtype=torch.int32, device=a.device)
+    """The k <= 16 largest similarities (n, k) of each row of a (n, d) to rows of b (m, d), best first, and which."""
+    values = torch.empty(len(a), MAX_FUSED_NEIGHBOURS, device=a.device)
+    indices = torch.empty(len(a), MAX_FUSED_NEIGHBOURS, dtype=torch.int32, device=a.device)
     _launch(_top_k, a, b, (values, indices), (k,), precision or current_precision())
     kept, order = values[:, :k].sort(dim=1, descending=True)
     return kept, indices[:, :k].gather(1, order).long()
@@ -96,7 +96,7 @@ def barycenters(
     a: Tensor, b: Tensor, values: Tensor, scale: float, bias: Tensor, *, precision: Precision | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Softmax over j of scale <a_i, b_j> + bias_j: the mean (n, v) of the values (m, v) it weighs, its log-sum-exp
-    (n,), and its greatest exponent (n,). As attention does it, with at most 512 values a row.
+    (n,), and its largest exponent (n,). As attention does it, with at most 512 values a row.
     """
     precision = precision or current_precision()
     means = torch.empty(len(a), values.shape[1], device=a.device)
@@ -145,7 +145,7 @@ def _fitted(shape: _Shape, device: torch.device, width: int = 0) -> _Shape:
 def shared_memory(device: torch.device) -> int:
     """Bytes that the tiles of a program can take, with some left for reductions."""
     properties: Any = torch.cuda.get_device_properties(device)
-    return int(getattr(properties, "shared_memory_per_block_optin", _LEAST_SHARED_MEMORY)) - 4096
+    return int(getattr(properties, "shared_memory_per_block_optin", _MIN_SHARED_MEMORY)) - 4096
 
 
 def _launch(
@@ -209,18 +209,18 @@ def _log_sum_exp(
     D: tl.constexpr, BK: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, HOW: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0) * BM
-    greatest = tl.full((BM,), float("-inf"), dtype=tl.float32)
+    largest = tl.full((BM,), float("-inf"), dtype=tl.float32)
     total = tl.zeros((BM,), dtype=tl.float32)
     for begin in tl.range(0, m, BN, flatten=True):
         tile = _tile(a, b, row, begin, D, BK, BM, BN, HOW, STAGES)
         columns = begin + tl.arange(0, BN)
         added = tl.load(bias + columns, mask=columns < m, other=float("-inf"))
         tile = tile * (scale * _TO_TWO) + (added * _TO_TWO)[None, :]
-        highest = tl.maximum(greatest, tl.max(tile, 1))
-        total = total * tl.exp2(greatest - highest) + tl.sum(tl.exp2(tile - highest[:, None]), 1)
-        greatest = highest
+        highest = tl.maximum(largest, tl.max(tile, 1))
+        total = total * tl.exp2(largest - highest) + tl.sum(tl.exp2(tile - highest[:, None]), 1)
+        largest = highest
     rows = row + tl.arange(0, BM)
-    tl.store(result + rows, (greatest + tl.log2(total)) / _TO_TWO, mask=rows < n)
+    tl.store(result + rows, (largest + tl.log2(total)) / _TO_TWO, mask=rows < n)
 
 
 @_kernel
@@ -266,7 +266,7 @@ def _top_k(
         tile = _tile(a, b, row, begin, D, BK, BM, BN, HOW, STAGES)
         columns = begin + tl.arange(0, BN)
         tile = tl.where((columns < m)[None, :], tile, float("-inf"))
-        # Take the greatest of the tile while it beats the least kept; after the first tiles hardly any does.
+        # Take the largest of the tile while it beats the least kept; after the first tiles hardly any does.
         value, place = tl.max(tile, 1, return_indices=True)
         least, slot = tl.min(kept, 1, return_indices=True)
         while tl.max((value > least).to(tl.int32), 0) > 0:
@@ -290,7 +290,7 @@ def _barycenters(
     BV: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0) * BM
-    greatest = tl.full((BM,), float("-inf"), dtype=tl.float32)
+    largest = tl.full((BM,), float("-inf"), dtype=tl.float32)
     total = tl.zeros((BM,), dtype=tl.float32)
     mean = tl.zeros((BM, BV), dtype=tl.float32)
     for begin in tl.range(0, m, BN, flatten=True):
@@ -298,15 +298,15 @@ def _barycenters(
         columns = begin + tl.arange(0, BN)
         added = tl.load(bias + columns, mask=columns < m, other=float("-inf"))
         tile = tile * (scale * _TO_TWO) + (added * _TO_TWO)[None, :]
-        highest = tl.maximum(greatest, tl.max(tile, 1))
+        highest = tl.maximum(largest, tl.max(tile, 1))
         weights = tl.exp2(tile - highest[:, None])
-        fade = tl.exp2(greatest - highest)
+        fade = tl.exp2(largest - highest)
         total = total * fade + tl.sum(weights, 1)
         weighed = values.load([begin, 0])
         mean = tl.dot(weights.to(weighed.dtype), weighed, mean * fade[:, None], input_precision=HOW)
-        greatest = highest
+        largest = highest
     rows, across = row + tl.arange(0, BM), tl.arange(0, BV)
     address = rows.to(tl.int64)[:, None] * v + across[None, :]
     tl.store(means + address, mean / total[:, None], mask=(rows < n)[:, None] & (across < v)[None, :])
-    tl.store(totals + rows, (greatest + tl.log2(total)) / _TO_TWO, mask=rows < n)
-    tl.store(peaks + rows, greatest / _TO_TWO, mask=rows < n)
+    tl.store(totals + rows, (largest + tl.log2(total)) / _TO_TWO, mask=rows < n)
+    tl.store(peaks + rows, largest / _TO_TWO, mask=rows < n)

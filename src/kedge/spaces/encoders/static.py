@@ -27,7 +27,7 @@ class StaticTextEncoder:
     """Weighted mean of word vectors, without the first component of the texts fitted on.
 
     Words are runs of letters, lower-cased; of the table's words that differ only by case the first row counts.
-    The table's vectors are scaled to unit norm, then centerd.
+    The table's vectors are scaled to unit norm, then centered.
 
     Parameters
     ----------

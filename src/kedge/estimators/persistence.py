@@ -1,0 +1,192 @@
+"""A fitted discovery as the contents of a run folder, and back."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
+
+import numpy as np
+import torch
+
+from kedge import __version__
+from kedge.errors import InputError
+from kedge.matching import CandidateRecall
+from kedge.models.pair_model import PairModel
+from kedge.models.side import Side
+from kedge.runs.description import FORMAT, NAME
+from kedge.runs.folder import RunContents, read_run
+from kedge.runs.tables import Tables
+from kedge.storage.schema import Count, Share, Within, restore
+
+if TYPE_CHECKING:
+    from kedge.estimators.anchor_discovery import AnchorDiscovery
+
+# What a loaded run knows of how it was made.
+_PROVENANCE = ("kedge", "inputs", "limit", "timings", "machine")
+_NOT_KEPT = ("checkpoint", "on_step", "return")
+# Of settings that are numbers, what more than the constructor's types must hold.
+_BOUNDS = {
+    "n_anchors": Count | None,
+    "whiten": Share | Literal["auto"],
+    "min_confidence": Share,
+    "memory_budget": Count,
+    "random_state": Annotated[int, Within(0, 2**63 - 1)],
+}
+
+
+def settings_of(discovery: AnchorDiscovery) -> dict[str, Any]:
+    """What a discovery was asked for, in plain types; not where it reports to or keeps its state."""
+    settings = {
+        name: value.item() if isinstance(value, np.generic) else value
+        for name, value in discovery.get_params().items()
+        if name not in _NOT_KEPT
+    }
+    settings["random_state"] = discovery.random_state_  # a number, whatever it was drawn from
+    settings["schedule"] = discovery.schedule and asdict(discovery.schedule)
+    settings["paper"] = discovery.paper and asdict(discovery.paper)
+    return settings
+
+
+def contents_of(discovery: AnchorDiscovery) -> RunContents:
+    """All that a run folder keeps of a discovery, whose keys are texts."""
+    x, y = discovery.x_, discovery.y_
+    arrays: dict[str, Any] = {
+        "anchors_x": discovery.anchors_x_,
+        "anchors_y": discovery.anchors_y_,
+        "anchor_confidence": discovery.anchor_confidence_,
+        "anchor_is_seed": discovery.anchor_is_seed_,
+        "anchor_vectors": x.anchors["free"],
+        "free_anchors": y.anchors["free"],
+        "snapped_anchors": y.anchors["snapped"],
+        "seeds": discovery.seeds_,
+        "seed_is_suspect": discovery.seed_is_suspect_,
+        "seed_rank": discovery.seed_rank_,
+        "seed_vectors_x": x.anchors["seeds"],
+        "seed_vectors_y": y.anchors["seeds"],
+        "match": discovery.match_,
+        "confidence": discovery.confidence_,
+        "pairs": discovery.pairs_,
+        "pair_confidence": discovery.pair_confidence_,
+        "directions_x": x.directions,
+        "directions_y": y.directions,
+        "correlations": x.correlations,
+        "center_x": x.center,
+        "center_y": y.center,
+        "whitening_x": x.whitening,
+        "whitening_y": y.whitening,
+    }
+    keys: Any = discovery  # they are texts
+    tables = Tables(
+        keys.anchor_keys_,
+        keys.pair_keys_,
+        keys.seed_keys_,
+        keys.seed_found_keys_,
+        list(keys.x_.unmatched_keys),
+        list(keys.y_.unmatched_keys),
+    )
+    kept = {name: array for name, array in arrays.items() if array is not None}
+    return RunContents(_stored(discovery), kept, discovery.map_, discovery.map_back_, tables)
+
+
+def load(folder: str | Path) -> AnchorDiscovery:
+    """Read a run folder back as a fitted `AnchorDiscovery`.
+
+    Raises `InputError` where anything in it is missing, has changed since it was written, is not what it must be, or
+    contradicts another part of it.
+    """
+    from kedge.estimators.anchor_discovery import AnchorDiscovery
+
+    folder = Path(folder)
+    contents = read_run(folder)
+    run, arrays, tables = contents.description, contents.arrays, contents.tables
+    settings = _settings(run.settings, f"{folder / NAME}: settings")
+    discovery = AnchorDiscovery(**settings)
+    discovery.random_state_ = settings["random_state"]
+    discovery.health_, discovery.history_ = run.health, run.history
+    discovery.n_iter_, discovery.converged_ = run.iterations, run.converged
+    discovery.candidate_recall_ = None
+    if run.approximate is not None:
+        figures = asdict(run.approximate)
+        del figures["summary"]
+        discovery.candidate_recall_ = CandidateRecall(**figures)
+    discovery.map_, discovery.map_back_ = contents.map, contents.map_back
+    discovery.map_scores_, discovery.whitening_ = asdict(run.maps), run.whitening
+    discovery.provenance_ = {name: contents.stored[name] for name in _PROVENANCE if name in contents.stored}
+    for name in ("anchors_x", "anchors_y", "anchor_confidence", "anchor_is_seed", "seeds", "seed_is_suspect"):
+        setattr(discovery, f"{name}_", arrays[name])
+    for name in ("seed_rank", "match", "confidence", "pairs", "pair_confidence"):
+        setattr(discovery, f"{name}_", arrays[name])
+    model = {name: torch.from_numpy(arrays[name]) for name in ("directions_x", "directions_y", "correlations")}
+    discovery.model_ = PairModel(**model, ridge=run.ridge)
+    dim_x, dim_y = run.counts.dim_x, run.counts.dim_y
+    discovery.x_ = Side(
+        "X",
+        dim_x,
+        dim_y,
+        arrays.get("center_x"),
+        run.mean_norm_x,
+        {"free": arrays["anchor_vectors"], "snapped": arrays["anchor_vectors"], "seeds": arrays["seed_vectors_x"]},
+        arrays.get("whitening_x"),
+        arrays["directions_x"],
+        arrays["correlations"],
+        tuple(tables.unmatched_x),
+    )
+    discovery.y_ = Side(
+        "Y",
+        dim_y,
+        dim_x,
+        arrays.get("center_y"),
+        run.mean_norm_y,
+        {"free": arrays["free_anchors"], "snapped": arrays["snapped_anchors"], "seeds": arrays["seed_vectors_y"]},
+        arrays.get("whitening_y"),
+        arrays["directions_y"],
+        arrays["correlations"],
+        tuple(tables.unmatched_y),
+    )
+    discovery.anchor_keys_, discovery.pair_keys_ = list(tables.anchors), list(tables.pairs)
+    discovery.seed_keys_, discovery.seed_found_keys_ = list(tables.seeds), list(tables.seeds_found)
+    return discovery
+
+
+def _settings(stored: dict[str, Any], where: str) -> dict[str, Any]:
+    """Parameters of an `AnchorDiscovery`, as its constructor says that they must be."""
+    from kedge.estimators.anchor_discovery import AnchorDiscovery
+
+    kinds = get_type_hints(AnchorDiscovery.__init__, include_extras=True)
+    kinds = {name: _BOUNDS.get(name, kind) for name, kind in kinds.items() if name not in _NOT_KEPT}
+    for name in stored:
+        if name not in kinds:
+            raise InputError(f"{where}.{name}: is no setting; there are {', '.join(kinds)}")
+    return {name: restore(kinds[name], value, f"{where}.{name}") for name, value in stored.items()}
+
+
+def _stored(discovery: AnchorDiscovery) -> dict[str, Any]:
+    """What `run.json` stores."""
+    recall = discovery.candidate_recall_
+    return {
+        "format": FORMAT,
+        "kedge": __version__,
+        "settings": settings_of(discovery),
+        "counts": {
+            "rows_x": len(discovery.match_),
+            "rows_y": len(discovery.y_.unmatched_keys) + len(discovery.pairs_),
+            "dim_x": discovery.x_.dim,
+            "dim_y": discovery.y_.dim,
+            "seeds": len(discovery.seeds_),
+            "anchors": len(discovery.anchors_x_),
+            "pairs": len(discovery.pairs_),
+            "shared": len(discovery.model_.correlations),
+        },
+        "inputs": {},
+        "health": asdict(discovery.health_),
+        "iterations": discovery.n_iter_,
+        "converged": discovery.converged_,
+        "approximate": None if recall is None else {"summary": f"approximate: {recall}", **asdict(recall)},
+        "whitening": discovery.whitening_,
+        "ridge": discovery.model_.ridge,
+        "maps": discovery.map_scores_,
+        "mean_norm_x": discovery.x_.mean_norm,
+        "mean_norm_y": discovery.y_.mean_norm,
+        "history": [asdict(step) | {"figures": dict(step.figures)} for step in discovery.history_],
+    } | discovery.provenance_

@@ -1,0 +1,129 @@
+"""What chance alone comes to on the same spaces: random starts, and the ground on which maps compete with them.
+
+A wrong map is one local optimum among many, and no better than the others; the right one stands out, twice over. It
+brings the rows of X *closer* to those of Y; that alone a map can do which is right about topics and wrong about
+everything else. And when it goes on separately on two halves of the rows, the two maps that come of it still take rows
+to the same places: they *agree*, since the details are there to be found in either half.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from kedge.geometry import nearest_rotation, orthogonal_map, unit
+from kedge.matching import CosineReading, Match, Problem, row_blocks, transport_step
+from kedge.models.pairs import pair_moments
+from kedge.solving.alignment import Judge
+from kedge.solving.annealing import anneal, leading_axes
+from kedge.solving.finishing import finish
+from kedge.solving.schedule import Schedule
+from kedge.solving.steps import Log
+
+SAMPLE = 4000
+"""Rows of each space that maps compete on."""
+
+_ROUNDS = Schedule(sample_size=SAMPLE, anneal_rounds=20, epsilon_end=0.04, finish_rounds=4, parts=1)
+_ROUNDS_PER_HALF = Schedule(anneal_rounds=10, epsilon_start=0.06, epsilon_end=0.04, parts=1)
+# Rounds with the spaces held still, for the plan to settle before it is valued.
+_ROUNDS_TO_VALUE = 3
+# A rival that takes so many rows to where the map takes them is the map.
+_SAME_MAP = 0.2
+_COMPARED = 1000
+
+
+@dataclass(frozen=True)
+class Rival:
+    """A rotation (kx, ky), how close it brings the spaces, and how far two halves of the rows agree about it."""
+
+    rotation: Tensor
+    value: float
+    agreement: float
+
+
+@dataclass(frozen=True)
+class Ground:
+    """Where maps compete: unit rows x (n, kx) and y (m, ky) of a sample, in the leading axes (dx, kx) and (dy, ky)."""
+
+    sample: Problem
+    axes_x: Tensor
+    axes_y: Tensor
+    x: Tensor
+    y: Tensor
+    random_state: int
+
+    @classmethod
+    def from_sample(cls, sample: Problem, random_state: int) -> Ground:
+        """The ground that a sample gives."""
+        axes_x, axes_y = (leading_axes(rows, _ROUNDS.rank) for rows in (sample.x, sample.y))
+        return cls(sample, axes_x, axes_y, unit(sample.x @ axes_x), unit(sample.y @ axes_y), random_state)
+
+    @cached_property
+    def value_of_nothing(self) -> float:
+        """Of a random rotation as it is."""
+        return self._value(self.random_rotation(0))
+
+    def random_rotation(self, number: int) -> Tensor:
+        """A rotation (kx, ky) that knows nothing; another one for every number."""
+        generator = torch.Generator().manual_seed((self.random_state + number) % 2**63)
+        rows = max(self.x.shape[1], self.y.shape[1])
+        left, right = (torch.randn(rows, s.shape[1], generator=generator).to(s) for s in (self.x, self.y))
+        return orthogonal_map(left, right)
+
+    def rotation(self, problem: Problem, match: Match) -> Tensor:
+        """The rotation (kx, ky) that the mutual pairs of a match imply."""
+        cross = pair_moments(problem, *match.pairs()).cross.to(self.axes_x.dtype)
+        return nearest_rotation((self.axes_x.T @ cross @ self.axes_y).double()).to(self.x.dtype)
+
+    def annealed(self, rotation: Tensor) -> Tensor:
+        """What a rotation (kx, ky) becomes by some rounds of annealing."""
+        return anneal(self.sample, self.x, self.y, rotation, _ROUNDS, Log())
+
+    def match_by_chance(self, judge: Judge) -> Match:
+        """The match of the sample that the method comes to from a random rotation."""
+        reading = CosineReading(self.axes_x @ self.annealed(self.random_rotation(0)), self.axes_y)
+        return finish(self.sample, reading, _ROUNDS.finish_rounds, judge, Log()).match
+
+    def improved(self, rotation: Tensor) -> Rival:
+        """What a rotation (kx, ky) becomes by some rounds of annealing, and what that is worth."""
+        better = self.annealed(rotation)
+        per_half = [
+            anneal(half, self.x[rows_x], self.y[rows_y], better, _ROUNDS_PER_HALF, Log())
+            for half, rows_x, rows_y in self._halves
+        ]
+        return Rival(better, self._value(better), self._agreement(*per_half))
+
+    def same(self, one: Tensor, other: Tensor) -> bool:
+        """Whether two rotations are one map, more or less."""
+        return self._agreement(one, other) >= _SAME_MAP
+
+    @cached_property
+    def _halves(self) -> list[tuple[Problem, Tensor, Tensor]]:
+        """Two disjoint parts of the sample, and which rows they are."""
+        generator = torch.Generator().manual_seed(self.random_state)
+        orders = [torch.randperm(len(rows), generator=generator).to(rows.device) for rows in (self.x, self.y)]
+        parts = [[order[part::2] for order in orders] for part in (0, 1)]
+        return [(replace(self.sample, x=self.x[i], y=self.y[j]), i, j) for i, j in parts]
+
+    def _agreement(self, one: Tensor, other: Tensor) -> float:
+        """The share of rows that two rotations take to the same place, among all places that one of them knows."""
+        rows = self.x[:_COMPARED]
+        nearest = (unit(rows @ one) @ unit(rows @ other).T).argmax(dim=1)
+        return float((nearest == torch.arange(len(rows), device=rows.device)).float().mean())
+
+    def _value(self, rotation: Tensor) -> float:
+        """Mean similarity under the entropic plan, less what it costs to be a plan: larger is closer."""
+        epsilon, mapped = _ROUNDS.epsilon_end, unit(self.x @ rotation)
+        potential = self.y.new_zeros(len(self.y))
+        for _ in range(_ROUNDS_TO_VALUE):
+            potential = transport_step(
+                mapped, self.y, potential, epsilon, values=self.y[:, :1], budget=self.sample.budget
+            ).potential
+        total = 0.0
+        for _, block in row_blocks(mapped, self.y, self.sample.budget, scale=1 / epsilon, bias=potential / epsilon):
+            total += float(block.logsumexp(dim=1).double().sum())
+        return epsilon * (total / len(mapped) - math.log(len(self.y))) - float(potential.double().mean())

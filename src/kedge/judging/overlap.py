@@ -1,0 +1,37 @@
+"""What two spaces share: the share of the items of either that the other has too."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kedge.judging.health import Interval, Overlap
+from kedge.judging.recognition import Recognition
+
+# How far the law has been seen to be off on words, images and texts, in shares of all rows: it rather finds too few.
+_LAW_LOW, _LAW_HIGH = -0.04, 0.10
+_MIN_SEEDS, _MIN_DISTINGUISHED = 10, 0.2
+_DRAWS = 4000
+
+
+def estimate_overlap(recognition: Recognition, seeds: int, seeds_recognised: int) -> Overlap:
+    """The share of each space's items that the other has too.
+
+    Rows are recognised if they have a counterpart and can be distinguished from others. How often the latter is so, the
+    seeds show: so many of them were recognised by models that had not seen them. Without seeds, or where hardly one of
+    them is, there is only a lower bound.
+    """
+    chance = np.random.default_rng(0)
+    total = min(recognition.rows_x, recognition.rows_y)
+    shares = recognition.share + recognition.share_error * chance.standard_normal(_DRAWS)
+    # The law is off where there are non-matches to be off about.
+    shares = shares + np.sqrt(1 - recognition.share) * chance.uniform(_LAW_LOW, _LAW_HIGH, _DRAWS)
+    distinguished = chance.beta(seeds_recognised + 0.5, seeds - seeds_recognised + 0.5, _DRAWS)
+    # Where hardly a seed is recognised, that others are not says nothing about whether they have a counterpart.
+    known = seeds >= _MIN_SEEDS and seeds_recognised >= _MIN_DISTINGUISHED * seeds
+    shared = np.clip(shares / distinguished if known else shares, seeds / total, 1) * total
+
+    def interval(rows: int) -> Interval:
+        low, middle, high = (float(value) for value in np.quantile(shared / rows, (0.05, 0.5, 0.95)))
+        return Interval(middle, low, high) if known else Interval(None, low, min(1.0, total / rows))
+
+    return Overlap(interval(recognition.rows_x), interval(recognition.rows_y))

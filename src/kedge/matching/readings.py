@@ -1,0 +1,79 @@
+"""Readings: coordinates of both spaces in which an inner product is similarity, and the rows compared by them.
+
+Many rows are held in half precision, so that both spaces and their coordinates take no more than the spaces themselves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor
+
+from kedge.geometry import unit
+from kedge.matching.blocks import map_rows
+from kedge.matching.candidates import Candidates, find_candidates
+from kedge.matching.comparison import CandidateComparison, Comparison, ExactComparison
+from kedge.matching.half_precision import COLUMNS_PER_BIAS, to_half
+from kedge.matching.problem import Problem
+
+
+class Reading(Protocol):
+    """Anything that sends the rows of both spaces to coordinates in which an inner product is their similarity.
+
+    The last `biases` coordinates are numbers that a row has whatever it is compared with.
+    """
+
+    @property
+    def biases(self) -> int:
+        """How many."""
+
+    def shared_x(self, rows: Tensor) -> Tensor:
+        """Coordinates (n, c) of rows (n, dx)."""
+
+    def shared_y(self, rows: Tensor) -> Tensor:
+        """Coordinates (m, c) of rows (m, dy)."""
+
+
+@dataclass(frozen=True)
+class CosineReading:
+    """The reading by cosine: rows multiplied by (dx, c) and (dy, c), and scaled to unit norm."""
+
+    matrix_x: Tensor
+    matrix_y: Tensor
+    biases: int = 0
+
+    def shared_x(self, rows: Tensor) -> Tensor:
+        """Unit rows (n, c)."""
+        return unit(rows @ self.matrix_x)
+
+    def shared_y(self, rows: Tensor) -> Tensor:
+        """Unit rows (m, c)."""
+        return unit(rows @ self.matrix_y)
+
+
+def compare(problem: Problem, reading: Reading, candidates: Candidates | None = None) -> Comparison:
+    """The rows of a problem by a reading; candidates are looked for where they are needed and none are given."""
+    x = map_rows(problem.x, lambda rows: held(problem, reading.shared_x(rows), reading.biases, left=True))
+    y = read_y(problem, reading)
+    if candidates is None and not problem.exact:
+        biases = COLUMNS_PER_BIAS * reading.biases
+        candidates = find_candidates(x, y, biases=biases, budget=problem.budget)
+    return compare_among(problem, x, y, candidates)
+
+
+def compare_among(problem: Problem, x: Tensor, y: Tensor, candidates: Candidates | None) -> Comparison:
+    """Rows in coordinates (n, c) and (m, c): among candidates, or all with all where there are none."""
+    if problem.exact or candidates is None:
+        return ExactComparison(x, y, problem.budget)
+    return CandidateComparison(x, y, candidates, problem.budget)
+
+
+def read_y(problem: Problem, reading: Reading) -> Tensor:
+    """The rows of Y by a reading, as they are held."""
+    return map_rows(problem.y, lambda rows: held(problem, reading.shared_y(rows), reading.biases, left=False))
+
+
+def held(problem: Problem, coordinates: Tensor, biases: int, *, left: bool) -> Tensor:
+    """Coordinates (k, c), those of X on the left, as they are held: in half precision where rows are many."""
+    return coordinates if problem.exact else to_half(coordinates, biases, left=left)

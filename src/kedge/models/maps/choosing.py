@@ -1,0 +1,252 @@
+"""The map from one space to the other, chosen by what searching with it needs.
+
+A map is for an index that compares by plain cosine, so it is judged as a search: how high a row's own partner ranks,
+and how many of the ten nearest are those that the partner itself would find. Both are measured on pairs that the map
+was not fitted to. Which family wins differs between spaces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial, reduce
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kedge.geometry import Moments, denormalise, held_out_correlations, unit
+from kedge.matching import Problem, row_blocks
+from kedge.models.maps import recolored, refined
+from kedge.models.maps.lesson import Lesson
+from kedge.models.maps.linear import LinearMap
+from kedge.models.maps.protocol import Map
+from kedge.models.maps.registry import candidates
+from kedge.models.pair_model import choose_ridge
+from kedge.models.pairs import moments_of_halves, pair_moments
+
+ENOUGH_KNOWN = 50
+"""From so many known pairs on, they and not the found ones are what choices are judged by."""
+
+NEIGHBOURS = 10
+"""How many of the nearest rows count as a search's answer."""
+
+_FOLDS = 5
+# Folds are gone through until so many pairs were tested; against at most so many rows.
+_TESTED, _INDEX = 1000, 5000
+_MIN_TESTED = 10
+# How much soft pairs may count, in multiples of what they do where nothing can be held out.
+_SOFT_WEIGHTS = (0.2, 1, 5)
+
+
+@dataclass(frozen=True)
+class Centers:
+    """What was subtracted from the rows of X (dx + 1,) and Y (dy + 1,), if anything.
+
+    The last number is the length of what lies outside the coordinates of the rows.
+    """
+
+    x: Tensor | None
+    y: Tensor | None
+
+
+@dataclass(frozen=True)
+class ChosenMap:
+    """A map, its family, a label that says more, and how a search with it does on pairs it was not fitted to.
+
+    `mrr` is the mean reciprocal rank of a row's partner, `overlap` the share of its ten nearest that the partner has
+    too; both are None where there were too few pairs to measure them.
+    """
+
+    map: Map
+    family: str
+    label: str
+    mrr: float | None = None
+    overlap: float | None = None
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """All but the map."""
+        return {"family": self.family, "kind": self.label, "mrr": self.mrr, "overlap": self.overlap}
+
+
+def choose_map(
+    problem: Problem,
+    rows_x: Tensor,
+    rows_y: Tensor,
+    known: int,
+    center: Tensor | None,
+    soft: Tensor | None = None,
+    families: dict[str, str] | None = None,
+) -> ChosenMap:
+    """The best map from X to Y that pairs (p,) of rows give, of which the first `known` are certain.
+
+    Where enough are, they alone are tested, and maps fitted to them alone are among the candidates. `center` (dy + 1,)
+    is what was subtracted from Y, whose rows are searched as they were before. `soft` (dx, dy) is the cross moment of
+    soft pairs where the found ones are few or in doubt: then maps of it and of the known pairs are candidates too, and
+    with too few known ones to choose by, it is such a map that is taken.
+    """
+    certain = known >= ENOUGH_KNOWN
+    if soft is not None and not certain:
+        moments = pair_moments(problem, rows_x[:known], rows_y[:known])
+        return _soft_map(problem, moments.cross + soft)
+    generator = torch.Generator().manual_seed(0)
+    testable = known if certain else len(rows_x)
+    fold = torch.full((len(rows_x),), _FOLDS)  # the last one is never left out
+    fold[:testable] = torch.randperm(testable, generator=generator) % _FOLDS
+    fold = fold.to(rows_x.device)
+    parts = [pair_moments(problem, rows_x[fold == i], rows_y[fold == i]) for i in range(_FOLDS + 1)]
+    courses = []
+    if certain and known < len(rows_x):  # the found pairs are what is never left out
+        courses.append(_Course.from_pairs(problem, rows_x[:known], rows_y[:known], fold[:known], parts[:_FOLDS], True))
+    courses.append(_Course.from_pairs(problem, rows_x, rows_y, fold, parts, False))
+    courses_soft = [] if soft is None else [_SoftCourse(problem, parts[:_FOLDS], w * soft) for w in _SOFT_WEIGHTS]
+
+    scores: dict[tuple[int, str], list[Tensor]] = {}
+    tested = 0
+    everything: list[_Course | _SoftCourse] = [*courses, *courses_soft]
+    for index in range(_FOLDS):
+        inside = (fold == index).nonzero(as_tuple=True)[0][: _TESTED - tested]
+        if not len(inside):
+            break
+        trial = _Trial.from_pairs(problem, rows_x[inside], rows_y[inside], center, generator)
+        for number, course in enumerate(everything):
+            for found in course.maps(index, families):
+                scores.setdefault((number, found.label), []).append(trial.scores(found.map))
+        tested += len(inside)
+    if tested < _MIN_TESTED:
+        return ChosenMap(refined.refined_map(courses[-1].moments(None)), refined.FAMILY, refined.FAMILY)
+    means = {which: torch.cat(found, dim=1).mean(dim=1) for which, found in scores.items()}
+    number, label = max(means, key=lambda which: float(means[which].sum()))
+    mrr, overlap = means[number, label].tolist()
+    best = next(found for found in everything[number].maps(None, families) if found.label == label)
+    return ChosenMap(best.map, best.family, best.label, mrr, overlap)
+
+
+@dataclass(frozen=True)
+class _Course:
+    """Pairs in folds, and all that maps are fitted to without any one of them."""
+
+    problem: Problem
+    parts: list[Moments]
+    ridge: float
+    correlations: Tensor
+    rows: Callable[[int | None], tuple[Tensor, Tensor]]
+    known_alone: bool
+
+    @classmethod
+    def from_pairs(
+        cls, problem: Problem, rows_x: Tensor, rows_y: Tensor, fold: Tensor, parts: list[Moments], known_alone: bool
+    ) -> _Course:
+        halves = moments_of_halves(problem, rows_x, rows_y)
+        x, y = problem.spectrum_x, problem.spectrum_y
+        best = choose_ridge(x, y, halves)
+
+        def rows(left_out: int | None) -> tuple[Tensor, Tensor]:
+            kept = fold != (-1 if left_out is None else left_out)
+            return problem.take_x(rows_x[kept]), problem.take_y(rows_y[kept])
+
+        return cls(problem, parts, best, held_out_correlations(x, y, halves, best), rows, known_alone)
+
+    def moments(self, left_out: int | None) -> Moments:
+        """Of all pairs but those of one fold."""
+        total = reduce(Moments.__add__, self.parts)
+        return total if left_out is None else total - self.parts[left_out]
+
+    def maps(self, left_out: int | None, families: dict[str, str] | None) -> list[ChosenMap]:
+        """The candidates, fitted to all pairs but those of one fold."""
+        lesson = Lesson(
+            self.moments(left_out),
+            self.problem.spectrum_x,
+            self.problem.spectrum_y,
+            self.ridge,
+            self.correlations,
+            partial(self.rows, left_out),
+        )
+        suffix = " of the known pairs alone" if self.known_alone else ""
+        return [ChosenMap(found, family, label + suffix) for family, label, found in candidates(lesson, families)]
+
+
+@dataclass(frozen=True)
+class _SoftCourse:
+    """Known pairs in folds beside soft ones, whose cross moment (dx, dy) this is.
+
+    One candidate: soft pairs say nothing of lengths, and a flexible map would learn them by heart.
+    """
+
+    problem: Problem
+    parts: list[Moments]
+    soft: Tensor
+
+    def maps(self, left_out: int | None, _families: dict[str, str] | None) -> list[ChosenMap]:
+        """The candidate, fitted to all pairs but those of one fold."""
+        kept = [part.cross for index, part in enumerate(self.parts) if index != left_out]
+        return [_soft_map(self.problem, reduce(torch.add, kept, self.soft))]
+
+
+def _soft_map(problem: Problem, cross: Tensor) -> ChosenMap:
+    moments = Moments(cross[:, :0], cross, cross[:0])
+    lesson = Lesson(moments, problem.spectrum_x, problem.spectrum_y, 0.0, cross[0, :0], _no_rows)
+    ((label, found),) = recolored.candidates(lesson)
+    return ChosenMap(found, recolored.FAMILY, f"soft {label}")
+
+
+def _no_rows() -> tuple[Tensor, Tensor]:
+    raise RuntimeError("soft pairs have no rows of their own")
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """Searches whose answers are known: rows (t, dx) of X, an index (i, dy) of Y, and where the partners are in it."""
+
+    queries: Tensor
+    index: Tensor
+    partners: Tensor
+    center: Tensor | None
+    partners_nearest: Tensor
+    budget: int
+
+    @classmethod
+    def from_pairs(
+        cls, problem: Problem, rows_x: Tensor, rows_y: Tensor, center: Tensor | None, generator: torch.Generator
+    ) -> _Trial:
+        others = torch.randperm(len(problem.y), generator=generator)[:_INDEX].to(rows_y.device)
+        drawn = torch.unique(torch.cat([rows_y, others]))
+        index = _raw(problem.take_y(drawn), center)
+        partners = torch.searchsorted(drawn, rows_y)
+        nearest = _nearest(index[partners], index, problem.budget)
+        return cls(problem.take_x(rows_x), index, partners, center, nearest, problem.budget)
+
+    def scores(self, candidate: Map) -> Tensor:
+        """Reciprocal ranks of the partners, and overlaps with what they would find (2, t)."""
+        queries = _raw(on_tensors(candidate, self.queries), self.center)
+        parts = []
+        for rows, similarity in row_blocks(queries, self.index, self.budget):
+            theirs = self.partners_nearest[rows]
+            nearest = similarity.topk(theirs.shape[1], dim=1).indices
+            shared = (nearest[:, :, None] == theirs[:, None, :]).any(dim=2).double().mean(dim=1)
+            # Counted in place: the sum of a mask would hold it once more as integers, twice as large as the block.
+            own = similarity.gather(1, self.partners[rows, None])
+            rank = similarity.gt_(own).sum(dim=1) + 1
+            parts.append(torch.stack([1 / rank.double(), shared]))
+        return torch.cat(parts, dim=1)
+
+
+def _raw(directions: Tensor, center: Tensor | None) -> Tensor:
+    """Rows (k, d) as they were before a center (d + 1,) was subtracted: unit vectors (k, d + 1)."""
+    if center is None:
+        return unit(directions)
+    return denormalise(torch.nn.functional.pad(unit(directions), (0, 1)), center)
+
+
+def on_tensors(mapping: Map, rows: Tensor) -> Tensor:
+    """What a map makes of unit rows (k, ds), whether it computes with tensors or with NumPy."""
+    if isinstance(mapping, LinearMap):
+        return mapping(rows)
+    return torch.from_numpy(mapping(rows.cpu().numpy())).to(rows)
+
+
+def _nearest(queries: Tensor, index: Tensor, budget: int) -> Tensor:
+    """The ten rows of an index (i, d) nearest to each query (t, d): (t, 10)."""
+    count = min(NEIGHBOURS, len(index))
+    return torch.cat([block.topk(count, dim=1).indices for _, block in row_blocks(queries, index, budget)])

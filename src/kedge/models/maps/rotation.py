@@ -1,0 +1,20 @@
+"""The rotation that pairs imply (orthogonal Procrustes): right where two spaces have the same shape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from kedge.models.maps.linear import LinearMap
+
+if TYPE_CHECKING:
+    from kedge.models.maps.lesson import Lesson
+
+Form = LinearMap
+
+
+def candidates(lesson: Lesson) -> Iterator[tuple[str, LinearMap]]:
+    """One map."""
+    from kedge.geometry import nearest_rotation
+
+    yield "rotation", LinearMap.from_tensor(nearest_rotation(lesson.moments.cross))

@@ -1,0 +1,63 @@
+"""What a list of pairs implies: their moments, and the pair model."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from kedge.geometry import Moments, moments_of, nearest_rotation
+from kedge.matching import Match, Problem
+from kedge.models.pair_model import PairModel, fit_pair_model
+
+# Of fewer pairs no correlation can be held out: the rotation they imply is all they give.
+_MIN_FOR_A_MODEL = 20
+# What all directions of such a rotation are taken to correlate by: little, so that likelihood is all but cosine.
+_SLIGHT = 0.01
+# Pairs whose rows are side by side in memory at once.
+_PAIRS = 16_384
+
+
+def known_and_found(problem: Problem, match: Match, which: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """The seeds, and the mutual pairs that touch none of their rows, as rows (p,) of X and of Y.
+
+    Of the pairs only those of rows in a mask (n,), if one is given.
+    """
+    rows_x, rows_y = match.pairs()
+    free = ~(torch.isin(rows_x, problem.seeds_x) | torch.isin(rows_y, problem.seeds_y))
+    if which is not None:
+        free &= which[rows_x]
+    return torch.cat([problem.seeds_x, rows_x[free]]), torch.cat([problem.seeds_y, rows_y[free]])
+
+
+def pair_moments(problem: Problem, rows_x: Tensor, rows_y: Tensor) -> Moments:
+    """Moments of the rows (p,) of X and the rows (p,) of Y that they are paired with."""
+    total = moments_of(problem.x[:0].float(), problem.y[:0].float())
+    for begin in range(0, len(rows_x), _PAIRS):
+        some = slice(begin, begin + _PAIRS)
+        total += moments_of(problem.take_x(rows_x[some]), problem.take_y(rows_y[some]))
+    return total
+
+
+def moments_of_halves(problem: Problem, rows_x: Tensor, rows_y: Tensor) -> tuple[Moments, Moments]:
+    """Moments of two halves of the pairs, drawn at random but always alike."""
+    order = torch.randperm(len(rows_x), generator=torch.Generator().manual_seed(0)).to(rows_x.device)
+    first, second = order[: len(order) // 2], order[len(order) // 2 :]
+    return pair_moments(problem, rows_x[first], rows_y[first]), pair_moments(problem, rows_x[second], rows_y[second])
+
+
+def fit_model(problem: Problem, rows_x: Tensor, rows_y: Tensor, near: float | None = None) -> PairModel:
+    """The pair model that pairs (p,) of rows imply; its ridge is `near` one, if that is known."""
+    halves = moments_of_halves(problem, rows_x, rows_y)
+    if len(rows_x) < _MIN_FOR_A_MODEL:
+        return _rotation_model((halves[0] + halves[1]).cross)
+    return fit_pair_model(problem.spectrum_x, problem.spectrum_y, halves, near=near)
+
+
+def _rotation_model(cross: Tensor) -> PairModel:
+    rotation = nearest_rotation(cross)
+    return PairModel(
+        rotation,
+        torch.eye(rotation.shape[1], dtype=rotation.dtype, device=rotation.device),
+        torch.full((rotation.shape[1],), _SLIGHT, dtype=rotation.dtype, device=rotation.device),
+        ridge=0.0,
+    )

@@ -1,0 +1,39 @@
+"""The translator of a run, loaded with NumPy alone: for services, where torch would be a burden."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+
+from kedge.errors import InputError
+from kedge.models.translator import Normaliser, TranslationStep, Translator
+from kedge.runs.folder import read_translation
+
+Scale = Literal["unit", "raw"]
+
+
+def load_translator(folder: str | Path, *, back: bool = False, scale: Scale = "unit") -> Translator:
+    """What translates vectors of X into Y, or with `back` of Y into X, from a run folder; loads no torch.
+
+    Vectors come out with unit length, or with `scale="raw"` with the mean length of the target's own vectors.
+
+    >>> translate = kedge.load_translator("RUN")
+    >>> translate(query).shape
+    (384,)
+    """
+    require_scale(scale)
+    run, centers, maps = read_translation(Path(folder))
+    dims = {"x": run.counts.dim_x, "y": run.counts.dim_y}
+    sides = {side: Normaliser(centers.get(f"center_{side}", np.zeros(dim, np.float32))) for side, dim in dims.items()}
+    source, target = ("y", "x") if back else ("x", "y")
+    step = TranslationStep(sides[source], maps["map_back" if back else "map"], sides[target])
+    mean_norms = {"x": run.mean_norm_x, "y": run.mean_norm_y}
+    return Translator((step,), mean_norms[target] if scale == "raw" else 1.0)
+
+
+def require_scale(scale: str) -> None:
+    """Raise an `InputError` unless it is one of the scales."""
+    if scale not in get_args(Scale):
+        raise InputError(f"scale must be one of {', '.join(get_args(Scale))}, got {scale!r}")
