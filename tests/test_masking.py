@@ -287,7 +287,7 @@ def test_runs_and_pages_show_it_not(here, guarded, fitted, run_files):
     from kedge.cli.provenance import describe_input
 
     from kedge.report import Explorer
-    from kedge.report.page import as_json
+    from kedge.report.page.rendering import as_json
 
     x, y = read_embeddings(guarded), read_embeddings(run_files[2])
     fitted.save(here / "run", extra={"inputs": {"x": describe_input(Address.parse(guarded), x)}})
