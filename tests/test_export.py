@@ -16,7 +16,8 @@ import torch
 
 from kedge import AnchorDiscovery, InputError, KnownAnchors, Stitcher
 from kedge.cli.main import main
-from kedge.geometry import denormalise
+from kedge.geometry import denormalise, unit
+from kedge.models.maps.linear import LinearMap
 from kedge.tasks import about_translation, export_bytes
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "recipes" / "changing-models.md"
@@ -29,7 +30,7 @@ INPUTS = {"x": {"file": "new.npz", "sha256": "0"}, "y": {"file": "old.npz", "sha
 def uncentered(fitted) -> AnchorDiscovery:
     """The same run, as if nothing had been taken off its spaces."""
     found = copy.copy(fitted).set_params(center=False)
-    found.center_x_ = found.center_y_ = None
+    found.x_, found.y_ = (replace(side, center=None) for side in (found.x_, found.y_))
     found.provenance_ = {}
     return found
 
@@ -53,7 +54,7 @@ def options(back: bool, scale: str) -> list[str]:
 
 
 def translated(discovery, vectors, *, back, scale):
-    return (discovery.translate_back if back else discovery.translate)(vectors, scale=scale)
+    return discovery.translate(vectors, back=back, scale=scale)
 
 
 def assert_alike(found, expected, tolerance=1e-5):
@@ -105,11 +106,12 @@ def test_one_vector_is_translated_as_among_others(fitted, words, back, scale):
 @pytest.mark.parametrize("centering", ["centered", "uncentered"])
 def test_translation_is_the_map_and_the_way_back_to_the_sphere(fitted, uncentered, words, centering):
     discovery = {"centered": fitted, "uncentered": uncentered}[centering]
-    center = None if discovery.center_y_ is None else torch.from_numpy(discovery.center_y_)
-    plain = denormalise(torch.from_numpy(discovery.map_x(words[0])), center).numpy()
+    center = None if discovery.y_.center is None else torch.from_numpy(discovery.y_.center)
+    mapped = unit(torch.from_numpy(discovery.map_(discovery.x_.normalise(words[0]))))
+    plain = denormalise(mapped, center).numpy()
     np.testing.assert_allclose(discovery.translate(words[0]), plain, atol=1e-6)
     at_length = discovery.translate(words[0], scale="raw")
-    np.testing.assert_allclose(at_length / discovery.length_y_, plain, atol=1e-6)
+    np.testing.assert_allclose(at_length / discovery.y_.mean_norm, plain, atol=1e-6)
 
 
 def test_more_rows_than_are_carried_at_once(fitted, words):
@@ -118,9 +120,9 @@ def test_more_rows_than_are_carried_at_once(fitted, words):
 
 
 @pytest.mark.parametrize("side", ["x", "y"])
-@pytest.mark.parametrize("name", ["normalise", "describe", "transform", "shared", "map"])
+@pytest.mark.parametrize("name", ["normalise", "whiten", "relative", "shared"])
 def test_other_methods_take_one_vector_too(fitted, words, name, side):
-    method, rows = getattr(fitted, f"{name}_{side}"), words[side == "y"].vectors[:3]
+    method, rows = getattr(getattr(fitted, f"{side}_"), name), words[side == "y"].vectors[:3]
     together = method(rows)
     np.testing.assert_allclose(method(rows[1]), together[1], rtol=1e-4, atol=1e-4)
     assert method(rows[1]).shape == together[1].shape
@@ -129,7 +131,7 @@ def test_other_methods_take_one_vector_too(fitted, words, name, side):
 def test_known_anchors_take_one_vector_and_stitchers_refuse_it(rotated):
     x, y = rotated()
     known = KnownAnchors().fit(x, y, [(row, row) for row in range(20)])
-    np.testing.assert_allclose(known.transform_y(y[3]), known.transform_y(y)[3], atol=1e-6)
+    np.testing.assert_allclose(known.y_.relative(y[3]), known.y_.relative(y)[3], atol=1e-6)
     with pytest.raises(InputError, match=r"shape \(rows, dimensions\), got one vector"):
         Stitcher(known, head="mlp").fit(x[0], ["a"])
 
@@ -207,7 +209,7 @@ def test_printed_lines_for_onnx_need_no_torch(fitted, runs, words, tmp_path, cap
 def test_onnx_asks_for_nothing_new(fitted):
     onnx = pytest.importorskip("onnx")
     about = about_translation(fitted)
-    model = onnx.load_from_string(export_bytes(fitted.translation(), about, ".onnx"))
+    model = onnx.load_from_string(export_bytes(fitted.translator(), about, ".onnx"))
     assert [(entry.domain, entry.version) for entry in model.opset_import] == [("", 13)]
     assert model.ir_version == 7
     assert {entry.key: entry.value for entry in model.metadata_props} == about
@@ -227,7 +229,7 @@ def test_files_hold_plain_arrays_and_say_where_they_are_from(fitted, runs, tmp_p
         assert json.loads(str(arrays["about"])) == about
         assert {name: arrays[name].shape for name in set(arrays.files) - {"about"}} == shapes
         assert {arrays[name].dtype for name in shapes} == {np.dtype(np.float32)}
-        np.testing.assert_allclose(arrays["length"], fitted.length_x_, rtol=1e-6)
+        np.testing.assert_allclose(arrays["length"], fitted.x_.mean_norm, rtol=1e-6)
     with safe_open(tmp_path / "map.safetensors", framework="np") as tensors:
         assert json.loads(tensors.metadata()["about"]) == about
         assert {name: tensors.get_tensor(name).shape for name in tensors.keys()} == shapes  # noqa: SIM118
@@ -238,7 +240,7 @@ def test_files_hold_plain_arrays_and_say_where_they_are_from(fitted, runs, tmp_p
 def test_the_same_run_gives_the_same_bytes(fitted):
     pytest.importorskip("onnx")
     for suffix in (".npz", ".safetensors", ".onnx"):
-        files = [export_bytes(fitted.translation(), about_translation(fitted), suffix) for _ in range(2)]
+        files = [export_bytes(fitted.translator(), about_translation(fitted), suffix) for _ in range(2)]
         assert files[0] == files[1], suffix
 
 
@@ -249,14 +251,14 @@ def test_export_tells_what_was_written(fitted, runs, tmp_path, capsys):
     assert captured.out.startswith(
         f"translation of X to Y, 300 to 100 dimensions, in {file}\nuse it so:\n\nimport numpy"
     )
-    assert f"Y's own vectors have mean length {fitted.length_y_:.4g}: compare by cosine" in captured.err
+    assert f"Y's own vectors have mean length {fitted.y_.mean_norm:.4g}: compare by cosine" in captured.err
     assert run("export", runs["centered"], "-o", file, "--overwrite", "--scale", "raw", "--json") == 0
     captured = capsys.readouterr()
     result = json.loads(captured.out)
     assert result.pop("about")["source_file"] == "new.npz"
     assert result == {
         "out": str(file), "to": "numpy", "bytes": file.stat().st_size, "dimensions_in": 300, "dimensions_out": 100,
-        "length": pytest.approx(fitted.length_y_),
+        "length": pytest.approx(fitted.y_.mean_norm),
     }  # fmt: skip
     assert captured.err == ""
 
@@ -328,7 +330,7 @@ def session(fitted):
     pytest.importorskip("onnx")
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # the error is raised, and need not be logged too
-    model = export_bytes(fitted.translation(), about_translation(fitted), ".onnx")
+    model = export_bytes(fitted.translator(), about_translation(fitted), ".onnx")
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
@@ -348,7 +350,7 @@ def test_onnx_refuses_what_translate_refuses(fitted, words, session, wrong):
 def test_onnx_takes_all_that_translate_takes(fitted, words, session):
     extremes = np.zeros((4, 300), dtype=np.float32)
     extremes[0, 7], extremes[1, 7], extremes[2] = 1e-45, 3e38, 3e38  # the tiniest number, and the largest squares
-    extremes[3] = fitted.center_x_
+    extremes[3] = fitted.x_.center
     (found,) = session.run(["translated"], {"vectors": extremes})
     assert_alike(found, fitted.translate(extremes))
     (none,) = session.run(["translated"], {"vectors": np.empty((0, 300), dtype=np.float32)})
@@ -358,19 +360,21 @@ def test_onnx_takes_all_that_translate_takes(fitted, words, session):
 def test_onnx_translates_what_is_mapped_to_nothing(fitted):
     onnxruntime = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnx")
-    nowhere = fitted.translation()._replace(matrix=np.zeros((300, 100), dtype=np.float32))
+    translator = fitted.translator()
+    (step,) = translator.steps
+    nowhere = replace(translator, steps=(replace(step, map=LinearMap(np.zeros((300, 100), dtype=np.float32))),))
     model = export_bytes(nowhere, about_translation(fitted), ".onnx")
     vectors = np.ones((2, 300), dtype=np.float32)
     session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
     (found,) = session.run(["translated"], {"vectors": vectors})
-    assert_alike(found, nowhere.carry(vectors))
+    assert_alike(found, nowhere(vectors))
 
 
 @pytest.mark.parametrize("wrong", UNUSABLE.values(), ids=UNUSABLE)
 def test_printed_lines_refuse_what_translate_refuses(runs, words, tmp_path, capsys, monkeypatch, wrong):
     monkeypatch.chdir(tmp_path)
     scope: dict = {}
-    exec(lines_for(capsys, runs["centerd"], "-o", "map.npz"), scope)
+    exec(lines_for(capsys, runs["centered"], "-o", "map.npz"), scope)
     for vectors in (wrong, [*words[0].vectors[:2], wrong]):
         with pytest.raises(ValueError, match="vectors must be finite and not zero"):
             scope["translate"](np.asarray(vectors, dtype=np.float32))
@@ -378,7 +382,7 @@ def test_printed_lines_refuse_what_translate_refuses(runs, words, tmp_path, caps
 
 def test_an_unknown_suffix_is_refused(fitted):
     with pytest.raises(InputError, match="suffix must be one of .npz, .safetensors, .onnx, got '.h5'"):
-        export_bytes(fitted.translation(), about_translation(fitted), ".h5")
+        export_bytes(fitted.translator(), about_translation(fitted), ".h5")
 
 
 def test_the_page_shows_the_lines_that_are_printed(runs, tmp_path, capsys):
@@ -394,3 +398,15 @@ def test_the_page_shows_the_lines_that_are_printed(runs, tmp_path, capsys):
 
 def without_sizes(lines: str) -> str:
     return re.sub(r"\d{2,}", "#", lines)
+
+
+def test_several_steps_are_exported_to_onnx_alone(fitted, words):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    there_and_back = fitted.translator().then(fitted.translator(back=True))
+    with pytest.raises(InputError, match="more than one matrix, which NumPy files cannot hold; export it as .onnx"):
+        export_bytes(there_and_back, about_translation(fitted), ".npz")
+    model = export_bytes(there_and_back, about_translation(fitted), ".onnx")
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    (found,) = session.run(["translated"], {"vectors": words[0].vectors[:50]})
+    assert_alike(found, there_and_back(words[0].vectors[:50]))

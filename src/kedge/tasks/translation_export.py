@@ -9,13 +9,14 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kedge import __version__
 from kedge.errors import InputError
 from kedge.estimators import AnchorDiscovery
-from kedge.estimators.fitted import Scale
 from kedge.extras import needing
-from kedge.models.translator import Translation
+from kedge.models.translator import Normaliser, Translator
+from kedge.runs.translators import Scale
 
 About = Mapping[str, str]
 
@@ -41,78 +42,78 @@ def about_translation(discovery: AnchorDiscovery, *, back: bool = False, scale: 
     }
 
 
-def export_bytes(translation: Translation, about: About, suffix: str) -> bytes:
+def export_bytes(translator: Translator, about: About, suffix: str) -> bytes:
     """The contents of a file with this suffix: .npz, .safetensors or .onnx."""
     if suffix not in _WRITERS:
         raise InputError(f"suffix must be one of {', '.join(_WRITERS)}, got {suffix!r}")
-    return _WRITERS[suffix](translation, about)
+    return _WRITERS[suffix](translator, about)
 
 
-def _as_npz(translation: Translation, about: About) -> bytes:
+def _as_npz(translator: Translator, about: About) -> bytes:
     stream = io.BytesIO()
-    np.savez(stream, **translation._asdict(), about=np.asarray(json.dumps(about)))
+    contents: dict[str, Any] = {**_arrays(translator), "about": np.asarray(json.dumps(about))}
+    np.savez(stream, **contents)
     return stream.getvalue()
 
 
-def _as_safetensors(translation: Translation, about: About) -> bytes:
+def _as_safetensors(translator: Translator, about: About) -> bytes:
     from safetensors.numpy import save
 
-    arrays = {name: np.asarray(array, order="C") for name, array in translation._asdict().items()}
     # One entry, as in the .npz: of several the order would differ from file to file.
-    return save(arrays, metadata={"about": json.dumps(about)})
+    return save(_arrays(translator), metadata={"about": json.dumps(about)})
 
 
-def _as_onnx(translation: Translation, about: About) -> bytes:
+def _arrays(translator: Translator) -> dict[str, NDArray[np.float32]]:
+    """What the printed lines translate by: of one step, whose map is a matrix."""
+    step, *more = translator.steps
+    state = step.map.state()
+    if more or set(state) != {"matrix"}:
+        raise InputError("this translation is more than one matrix, which NumPy files cannot hold; export it as .onnx")
+    arrays = {"matrix": state["matrix"], "source_center": step.source.center, "target_center": step.target.center}
+    return {name: np.asarray(array, order="C") for name, array in arrays.items()} | {
+        "length": np.asarray(translator.length, dtype=np.float32)
+    }
+
+
+class _Graph:
+    """An ONNX graph that is drawn node by node: an `OnnxGraph`."""
+
+    def __init__(self, onnx: ModuleType) -> None:
+        self._onnx = onnx
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+
+    def constant(self, array: NDArray[Any]) -> str:
+        """The name of a constant that holds this array."""
+        name = f"constant_{len(self.constants)}"
+        self.constants.append(self._onnx.numpy_helper.from_array(np.asarray(array, order="C"), name))
+        return name
+
+    def node(self, operator: str, *inputs: str, **attributes: Any) -> str:
+        """The name of the output of a new node."""
+        output = f"{operator.lower()}_{len(self.nodes)}"
+        self.nodes.append(self._onnx.helper.make_node(operator, inputs, [output], **attributes))
+        return output
+
+
+def _as_onnx(translator: Translator, about: About) -> bytes:
     """A model from `vectors` (rows, d) to `translated` (rows, e), which refuses rows without a direction."""
     onnx = _import_onnx()
-    helper, number, whole = onnx.helper, onnx.TensorProto.FLOAT, {"to": onnx.TensorProto.INT64}
-    constants = translation._asdict() | {
-        "target_column": translation.target_center[:, None],
-        "left_over": np.asarray(translation.left_over, dtype=np.float32),
-        "one": np.ones(1, dtype=np.float32),
-        "zero": np.zeros((), dtype=np.float32),
-        "tiny": np.finfo(np.float32).tiny,
-    }
-    over_rows = {"axes": [1], "keepdims": 1}
-    steps: tuple[tuple[str, tuple[str, ...], str, dict[str, Any]], ...] = (
-        ("Abs", ("vectors",), "sizes", {}),
-        # Divided by their largest entry first, tiny and huge vectors have squares within the range of float32.
-        ("ReduceMax", ("sizes",), "largest", over_rows),
-        # `wrong` is 0 for a usable row, and what `one` has no entry for otherwise.
-        ("IsNaN", ("vectors",), "is_nan", {}),
-        ("IsInf", ("vectors",), "is_infinite", {}),
-        ("Or", ("is_nan", "is_infinite"), "is_odd", {}),
-        ("Cast", ("is_odd",), "odd_entries", whole),
-        ("ReduceMax", ("odd_entries",), "odd", over_rows),
-        ("Equal", ("largest", "zero"), "is_zero", {}),
-        ("Cast", ("is_zero",), "zeros", whole),
-        ("Add", ("odd", "zeros"), "wrong", {}),
-        ("Gather", ("one", "wrong"), "usable", {"axis": 0, "name": _REFUSAL}),
-        ("Mul", ("vectors", "usable"), "checked", {}),
-        ("Div", ("checked", "largest"), "scaled", {}),
-        ("ReduceL2", ("scaled",), "scaled_length", over_rows),
-        ("Div", ("scaled", "scaled_length"), "unit", {}),
-        ("Sub", ("unit", "source_center"), "centered", {}),
-        ("MatMul", ("centered", "matrix"), "mapped", {}),
-        ("ReduceL2", ("mapped",), "mapped_length", over_rows),
-        ("Max", ("mapped_length", "tiny"), "divisor", {}),
-        ("Div", ("mapped", "divisor"), "direction", {}),
-        ("MatMul", ("direction", "target_column"), "along", {}),
-        ("Mul", ("along", "along"), "along_squared", {}),
-        ("Add", ("along_squared", "left_over"), "reach_squared", {}),
-        ("Sqrt", ("reach_squared",), "reach_from_foot", {}),
-        ("Sub", ("reach_from_foot", "along"), "reach", {}),
-        ("Mul", ("direction", "reach"), "ray", {}),
-        ("Add", ("ray", "target_center"), "point", {}),
-        ("Mul", ("point", "length"), "translated", {}),
-    )
-    dim_in, dim_out = translation.matrix.shape
+    helper, number = onnx.helper, onnx.TensorProto.FLOAT
+    drawn = _Graph(onnx)
+    rows = _checked(drawn, "vectors", onnx.TensorProto.INT64)
+    for step in translator.steps:
+        normalised = _unit(drawn, drawn.node("Sub", _unit(drawn, rows), drawn.constant(step.source.center)))
+        rows = _denormalised(drawn, _unit(drawn, step.map.onnx(drawn, normalised)), step.target)
+    length = drawn.constant(np.asarray(translator.length, dtype=np.float32))
+    drawn.nodes.append(helper.make_node("Mul", [rows, length], ["translated"]))
+    dim_in, dim_out = translator.dims
     graph = helper.make_graph(
-        [helper.make_node(operator, inputs, [output], **options) for operator, inputs, output, options in steps],
+        drawn.nodes,
         "translation",
         [helper.make_tensor_value_info("vectors", number, ["rows", dim_in])],
         [helper.make_tensor_value_info("translated", number, ["rows", dim_out])],
-        [onnx.numpy_helper.from_array(np.asarray(array, order="C"), name) for name, array in constants.items()],
+        drawn.constants,
     )
     model = helper.make_model(
         graph,
@@ -126,6 +127,37 @@ def _as_onnx(translation: Translation, about: About) -> bytes:
     return bytes(model.SerializeToString(deterministic=True))
 
 
+def _checked(graph: _Graph, rows: str, whole: int) -> str:
+    """Rows, divided by their largest entry: then tiny and huge ones have squares within the range of float32.
+
+    Those that are zero, or not finite, end the computation: their index into a single entry is out of range.
+    """
+    largest = graph.node("ReduceMax", graph.node("Abs", rows), axes=[1], keepdims=1)
+    odd = graph.node("Or", graph.node("IsNaN", rows), graph.node("IsInf", rows))
+    has_odd = graph.node("ReduceMax", graph.node("Cast", odd, to=whole), axes=[1], keepdims=1)
+    is_zero = graph.node("Equal", largest, graph.constant(np.zeros((), dtype=np.float32)))
+    wrong = graph.node("Add", has_odd, graph.node("Cast", is_zero, to=whole))
+    one = graph.constant(np.ones(1, dtype=np.float32))
+    usable = graph.node("Gather", one, wrong, axis=0, name=_REFUSAL)
+    return graph.node("Div", graph.node("Mul", rows, usable), largest)
+
+
+def _unit(graph: _Graph, rows: str) -> str:
+    """Rows with unit norm; a zero row stays zero."""
+    norm = graph.node("ReduceL2", rows, axes=[1], keepdims=1)
+    tiny = graph.constant(np.asarray(np.finfo(np.float32).tiny))
+    return graph.node("Div", rows, graph.node("Max", norm, tiny))
+
+
+def _denormalised(graph: _Graph, directions: str, target: Normaliser) -> str:
+    """As `Normaliser.inverse`: where the ray from the center in a direction meets the unit sphere."""
+    along = graph.node("MatMul", directions, graph.constant(target.center[:, None]))
+    left_over = graph.constant(np.asarray(target.left_over, dtype=np.float32))
+    from_foot = graph.node("Sqrt", graph.node("Add", graph.node("Mul", along, along), left_over))
+    reach = graph.node("Sub", from_foot, along)
+    return graph.node("Add", graph.node("Mul", directions, reach), graph.constant(target.center))
+
+
 def _import_onnx() -> ModuleType:
     with needing("ONNX files need", "onnx", install="kedge[onnx]"):
         import onnx
@@ -135,7 +167,7 @@ def _import_onnx() -> ModuleType:
     return onnx
 
 
-_WRITERS: dict[str, Callable[[Translation, About], bytes]] = {
+_WRITERS: dict[str, Callable[[Translator, About], bytes]] = {
     ".npz": _as_npz,
     ".safetensors": _as_safetensors,
     ".onnx": _as_onnx,
@@ -178,6 +210,6 @@ def translate(vectors):
 }
 
 
-def export_lines(translation: Translation, about: About, suffix: str, file: str) -> str:
+def export_lines(translator: Translator, about: About, suffix: str, file: str) -> str:
     """Lines of Python that use an exported file of this name."""
-    return _LINES[suffix].format(file=json.dumps(file, ensure_ascii=False), dim_in=len(translation.matrix), **about)
+    return _LINES[suffix].format(file=json.dumps(file, ensure_ascii=False), dim_in=translator.dims[0], **about)
