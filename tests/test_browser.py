@@ -558,7 +558,7 @@ def test_the_address_keeps_the_look(visit, report):
     page.get_by_label("Confidence at least").fill("0.5")
     page.get_by_role("button", name="y", exact=True).click()
     page.wait_for_timeout(600)
-    page.get_by_role("link", name="Pairs").click()  # a link within the page keeps the state
+    page.get_by_role("link", name="Pairs", exact=True).click()  # a link within the page keeps the state
     state = """() => ({
         sought: document.getElementById("sought").textContent,
         hits: document.getElementById("hits").textContent,
