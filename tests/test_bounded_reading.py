@@ -17,10 +17,10 @@ import pytest
 
 from kedge import Embeddings, InputError, read_embeddings, read_pairs, write_embeddings
 from kedge.cli.main import main
-from kedge.storage.arrays import read_arrays
 from kedge.spaces import read_key_list, read_labels
 from kedge.spaces.encoders import read_texts
 from kedge.spaces.formats.npy import key_file
+from kedge.storage.arrays import read_arrays
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs Linux's account of memory")
 

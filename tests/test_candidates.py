@@ -390,8 +390,8 @@ def test_spoiled_candidates_are_told(compared):
 
 def test_rows_without_any_pair_are_told_in_plain_numbers():
     """Rows that all come twice: nobody is anybody's first choice, and of no pairs no share is right."""
-    x = (rows(6))
-    doubled = (x.own.repeat(2, 1))
+    x = rows(6)
+    doubled = x.own.repeat(2, 1)
     among = CandidateComparison(x, doubled, everything(6, 12, 0))
     match = among.match()
     assert not match.mutual.any()

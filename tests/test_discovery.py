@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from kedge.runs.journal import Journal
 from sklearn.base import clone
 
 import kedge
 from kedge import AnchorDiscovery, Embeddings, InputError, Schedule
 from kedge.errors import NotFittedError
 from kedge.geometry import center_of, normalise
-from kedge.runs.journal import Journal
 from kedge.solving.fingerprints import fingerprints, similarity_profiles
 from kedge.solving.schedule import schedules_for
 from kedge.tasks import evaluate, gold_by_key, search

@@ -258,7 +258,7 @@ def test_numbers_as_keys_are_texts_in_files_and_on_pages(numbered, tmp_path):
         discovery.require_spaces(*FRAMES)
         write_report(tmp_path / f"{name}.html", discovery, *FRAMES)
         draw_spaces(discovery, *FRAMES)
-        explorer = Explorer(discovery, *(as_space(frame, "frame") for frame in FRAMES), run="RUN", most=50)
+        explorer = Explorer(discovery, *(as_space(frame, "frame") for frame in FRAMES), run="RUN", max_rows=50)
         assert explorer.find("1003")[0]["key"] == "1003"
     assert (tmp_path / "fitted.html").read_text() == (tmp_path / "loaded.html").read_text()
 

@@ -7,13 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from kedge.runs.journal import Journal
 
 from kedge import AnchorDiscovery, Embeddings, Schedule
 from kedge.judging.judge import Judge
 from kedge.judging.recognition import Recognition
-from kedge.matching import Rows
 from kedge.matching.problem import Problem
-from kedge.runs.journal import Journal
 
 
 @pytest.mark.thorough
@@ -137,7 +136,7 @@ class Fixed(Judge):
     """A judge of rows that recognise each other as told, and of a map that stands as told."""
 
     def __init__(self, recognised, standing=None, seeds=15, centered=True, rows=100, illusion=0.0):
-        space = (torch.eye(rows))
+        space = torch.eye(rows)
         chosen = torch.arange(seeds)
         super().__init__(Problem(space, space, chosen, chosen, 2**20, centered), 0, Journal())
         self._told = Recognition(recognised * rows, 0.01 * rows, rows, rows), standing

@@ -15,15 +15,15 @@ import torch
 from conftest import rotated_spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kedge.runs.journal import Journal
 
 from kedge import AnchorDiscovery, Embeddings, InputError, Schedule, load, read_embeddings, write_embeddings
 from kedge.cli.main import main
 from kedge.estimators.devices import load_normalised
 from kedge.geometry import center_of, nearest_rotation, normalise, principal_axes, unit
-from kedge.matching import DEFAULT_BUDGET, Rows, balanced, candidates, epsilon_schedule, transport_step
+from kedge.matching import DEFAULT_BUDGET, balanced, candidates, epsilon_schedule, transport_step
 from kedge.matching.problem import Problem
 from kedge.runs.checkpoint import Checkpoint
-from kedge.runs.journal import Journal
 from kedge.solving import annealing
 from kedge.solving import attempts as alternation
 from kedge.solving.annealing import anneal

@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from kedge.runs.journal import Journal
 
 from kedge import AnchorDiscovery, InputError, PaperSettings
 from kedge.geometry import least_squares_on_sphere, relative, unit
-from kedge.matching import Rows
 from kedge.matching.problem import Problem
-from kedge.runs.journal import Journal
 from kedge.solving.paper import _initial_anchors, optimise_anchors
 from kedge.tasks import evaluate, gold_by_key
 

@@ -15,7 +15,7 @@ from kedge.judging.recognition import (
     estimate_overlap,
     pair_probabilities,
 )
-from kedge.matching import Rows, best_partners, second_margins
+from kedge.matching import best_partners, second_margins
 
 
 def margins_of(similarity):
@@ -63,7 +63,7 @@ def test_second_margins_are_what_they_say():
 
 @pytest.mark.parametrize("columns", [1, 2])
 def test_second_margins_of_hardly_any_columns(columns):
-    rows = (torch.eye(4)[:, :3])
+    rows = torch.eye(4)[:, :3]
     found = second_margins(rows, torch.eye(3)[:columns], torch.arange(4), torch.zeros(4), torch.zeros(columns))
     assert found.isneginf().all() if columns == 1 else found.isfinite().all()
 

@@ -8,7 +8,7 @@ import torch
 
 from kedge import AnchorDiscovery
 from kedge.geometry import coloured_rotation, nearest_rotation, unit
-from kedge.matching import DEFAULT_BUDGET, Rows
+from kedge.matching import DEFAULT_BUDGET
 from kedge.matching.problem import Problem
 from kedge.models.soft_pairs import PAIRS_PER_ROW, soft_cross
 

@@ -82,7 +82,7 @@ def test_the_network_predicts_in_batches(blobs, monkeypatch):
     coordinates, labels = blobs
     head = MLPHead().fit(coordinates, labels)
     whole = head.predict_proba(coordinates)
-    monkeypatch.setattr("kedge.tasks.heads._PREDICT_ROWS", 77)
+    monkeypatch.setattr("kedge.tasks.stitching.heads._PREDICT_ROWS", 77)
     np.testing.assert_allclose(head.predict_proba(coordinates), whole, atol=1e-6)
 
 
