@@ -11,22 +11,19 @@ from scipy.stats import multivariate_normal
 from sklearn.cross_decomposition import CCA
 
 from kedge.geometry import (
-    PairModel,
     Spectrum,
     canonical_directions,
     canonical_map,
-    choose_ridge,
-    coloured_rotation,
     denormalise,
-    fit_pair_model,
     held_out_correlations,
     moments_of,
     nearest_rotation,
     normalise,
+    recolored_rotation,
     ridge,
     unit,
 )
-from kedge.geometry.canonical import RIDGES
+from kedge.models.pair_model import RIDGES, PairModel, choose_ridge, fit_pair_model
 
 
 def spaces(rows=3000, dim_x=6, dim_y=5, shared=3, noise=0.5, seed=0):
@@ -38,7 +35,7 @@ def spaces(rows=3000, dim_x=6, dim_y=5, shared=3, noise=0.5, seed=0):
 
 
 def spectrum(rows):
-    return Spectrum.of((rows.T @ rows).double() / len(rows))
+    return Spectrum.from_moment((rows.T @ rows).double() / len(rows))
 
 
 def halves(x, y):
@@ -108,7 +105,7 @@ def test_it_reads_better_than_cosine_after_a_rotation():
     assert (by_cosine == truth).float().mean() < 0.3
 
 
-def test_the_ridge_is_the_least_that_keeps_nearly_all_information():
+def test_the_ridge_is_the_smallest_that_keeps_nearly_all_information():
     for noise, rows in ((0.3, 200), (2.0, 100), (0.1, 2000)):
         x, y = spaces(rows=rows, dim_x=20, dim_y=15, shared=8, noise=noise)
         known = spectrum(x), spectrum(y), halves(x, y)
@@ -123,7 +120,7 @@ def test_the_ridge_is_the_least_that_keeps_nearly_all_information():
         assert chosen == 0 or told[chosen - 1] < 0.95 * max(told)
 
 
-def test_strangers_tell_nothing_of_each_other():
+def test_non_matches_tell_nothing_of_each_other():
     x, _ = spaces(seed=0)
     _, y = spaces(seed=1)
     model = fit_pair_model(spectrum(x), spectrum(y), halves(x, y))
@@ -170,15 +167,15 @@ def test_with_correlations_as_factors_the_canonical_map_predicts_best():
     torch.testing.assert_close(predicted, ridge((x.T @ x).double(), cross), atol=0.02, rtol=0.02)
 
 
-def test_a_coloured_rotation_lies_between_the_rotation_and_the_other_spaces_covariance():
+def test_a_recolored_rotation_lies_between_the_rotation_and_the_other_spaces_covariance():
     x, y = spaces(dim_x=5)
     cross = moments_of(x, y).cross
-    plain = coloured_rotation(spectrum(x), spectrum(y), cross, strength=0)
+    plain = recolored_rotation(spectrum(x), spectrum(y), cross, strength=0)
     torch.testing.assert_close(plain, nearest_rotation(cross))
-    full = coloured_rotation(spectrum(x), spectrum(y), cross, strength=1, ridge=0)
-    carried = x.double() @ full
-    torch.testing.assert_close(carried.T @ carried / len(x), (y.T @ y).double() / len(y), rtol=1e-5, atol=1e-5)
-    wider = coloured_rotation(spectrum(x), spectrum(spaces(dim_y=9)[1]), moments_of(x, spaces(dim_y=9)[1]).cross)
+    full = recolored_rotation(spectrum(x), spectrum(y), cross, strength=1, ridge=0)
+    mapped = x.double() @ full
+    torch.testing.assert_close(mapped.T @ mapped / len(x), (y.T @ y).double() / len(y), rtol=1e-5, atol=1e-5)
+    wider = recolored_rotation(spectrum(x), spectrum(spaces(dim_y=9)[1]), moments_of(x, spaces(dim_y=9)[1]).cross)
     assert wider.shape == (5, 9)
 
 

@@ -11,9 +11,9 @@ import kedge
 from kedge import AnchorDiscovery, Embeddings, InputError, Schedule
 from kedge.errors import NotFittedError
 from kedge.geometry import center_of, normalise
-from kedge.runs.journal import Journal
 from kedge.solving.fingerprints import fingerprints, similarity_profiles
 from kedge.solving.schedule import schedules_for
+from kedge.solving.steps import Log
 from kedge.tasks import evaluate, gold_by_key, search
 
 
@@ -118,7 +118,7 @@ def test_fingerprints_do_not_depend_on_how_a_space_is_turned_or_ordered(words):
     plain, turned = similarity_profiles(rows, 2**20), similarity_profiles(other, 2**28)
     assert plain.shape == (300, 256)
     torch.testing.assert_close(turned, plain[order], rtol=1e-2, atol=1e-3)
-    left, right = fingerprints(rows, other, 2**28, Journal())
+    left, right = fingerprints(rows, other, 2**28, Log())
     assert ((left[order] * right).sum(dim=1) > 0.99).all()
     assert (left @ right.T).argmax(dim=1).tolist() == order.argsort().tolist()
 
@@ -376,15 +376,15 @@ def test_snapped_anchors_are_distinct_even_when_seeds_take_most_rows(rotated):
 
 def test_loading_normalises_block_by_block(monkeypatch, words):
     from kedge.estimators import devices
-    from kedge.matching import rows
+    from kedge.matching import blocks
 
     monkeypatch.setattr(devices, "_ROWS", 700)
-    monkeypatch.setattr(rows, "_ROWS", 700)
+    monkeypatch.setattr(blocks, "_ROWS", 700)
     vectors = torch.from_numpy(words[1].vectors.copy())
-    loaded, center, length = devices.load_normalised(words[1].vectors, torch.device("cpu"), center=True)
+    loaded, center, mean_norm = devices.load_normalised(words[1].vectors, torch.device("cpu"), center=True)
     torch.testing.assert_close(center, center_of(vectors))
-    torch.testing.assert_close(loaded.own, normalise(vectors, center))
-    assert length == pytest.approx(float(vectors.norm(dim=1).mean()))
+    torch.testing.assert_close(loaded, normalise(vectors, center))
+    assert mean_norm == pytest.approx(float(vectors.norm(dim=1).mean()))
 
 
 @pytest.mark.thorough
@@ -429,7 +429,7 @@ def test_rows_that_all_come_twice_have_no_match_and_no_nonsense(rotated):
         discovery = AnchorDiscovery(n_anchors=20, device="cpu").fit(x, np.repeat(y[:100], 2, axis=0), seeds)
         assert discovery.health_.map.verdict != "ok"
         assert len(discovery.pairs_) == 0
-        assert np.isfinite(discovery.map_).all()
+        assert np.isfinite(discovery.map_.matrix).all()
         assert np.isfinite(discovery.y_.anchors["free"]).all()
 
 

@@ -7,11 +7,10 @@ import pytest
 import torch
 
 from kedge import AnchorDiscovery, InputError, PaperSettings
-from kedge.geometry import least_squares_on_sphere, relative, unit
-from kedge.matching import Rows
-from kedge.matching.problem import Problem
-from kedge.runs.journal import Journal
+from kedge.geometry import relative, unit
+from kedge.matching import Problem
 from kedge.solving.paper import _initial_anchors, optimise_anchors
+from kedge.solving.steps import Log
 from kedge.tasks import evaluate, gold_by_key
 
 
@@ -55,15 +54,15 @@ def test_with_the_true_match_it_reaches_the_constrained_optimum(rotated):
     """With a match that is right, Adam on the sphere ends where the closed form is, and not where it started."""
     x, y = (unit(torch.from_numpy(v)) for v in rotated(n=200, dim=8, noise=0.02))
     rows = torch.arange(200)
-    problem = Problem((x), (y), rows[:50], rows[:50], 2**28)
+    problem = Problem(x, y, rows[:50], rows[:50], 2**28)
     settings = PaperSettings(steps=300)
     generator = torch.Generator().manual_seed(0)
     start = _initial_anchors(problem, rows[100:120], "seeds", generator)
-    journal = Journal()
-    free = optimise_anchors(problem, rows[100:120], "seeds", settings, generator, journal)
+    log = Log()
+    free = optimise_anchors(problem, rows[100:120], "seeds", settings, generator, log)
     expected = least_squares_on_sphere(y, relative(x, x[100:120]))
     assert (free - expected).norm() < 0.1 * (start - expected).norm()
-    assert journal.history[-1].figures["loss"] < journal.history[0].figures["loss"]
+    assert log.history[-1].figures["loss"] < log.history[0].figures["loss"]
 
 
 def test_settings_that_cannot_be_are_refused():
