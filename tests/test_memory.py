@@ -59,7 +59,7 @@ vectors = np.load(sys.argv[1], mmap_mode="r")
 before = of_files()
 total = float(vectors.sum(dtype=np.float64))
 read = of_files() - before
-rows, _, _ = load_normalised(vectors, torch.device("cpu"), center=True)
+rows = load_normalised(vectors, torch.device("cpu"), center=True).rows
 assert float(vectors[:1000].sum(dtype=np.float64)) == float(np.load(sys.argv[1])[:1000].sum(dtype=np.float64))
 print(read, of_files() - before)
 """
