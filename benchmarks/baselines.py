@@ -10,7 +10,6 @@ by cosine, or by CSLS, which needs the other rows of X too. Of kedge there is th
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 
 import numpy as np
@@ -19,8 +18,8 @@ from scipy.linalg import orthogonal_procrustes
 from sklearn.linear_model import RidgeCV
 
 from kedge import AnchorDiscovery
-from kedge.experiments.pairs_of_spaces import PAIR_NAMES, SpacePair, load_pair
-from setting import add_data_option, describe_machine
+from paper.pairs_of_spaces import PAIR_NAMES, SpacePair, load_pair
+from setting import add_data_option, describe_machine, markdown_header, markdown_row, new_parser
 
 ASKED, NEIGHBOURS = 1000, 10
 STRENGTHS = np.logspace(-4, 3, 8)
@@ -28,8 +27,8 @@ COLUMNS = ("pair", "known", "Procrustes", "ridge", "Procrustes, CSLS", "ridge, C
 
 
 def main() -> None:
-    """One row a pair of spaces and number of known pairs."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """One row per pair of spaces and number of known pairs."""
+    parser = new_parser(__doc__)
     add_data_option(parser)
     chosen = [name for name in PAIR_NAMES if name != "glove"]
     parser.add_argument("--pairs", nargs="+", choices=PAIR_NAMES, default=chosen)
@@ -39,13 +38,13 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     arguments = parser.parse_args()
     print(f"{describe_machine(arguments.device)}: share of {ASKED} unknown rows whose partner is right\n")
-    print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}", flush=True)
+    print(markdown_header(COLUMNS), flush=True)
     for name in arguments.pairs:
         pair = load_pair(arguments.data, name, arguments.rows)
         for known in arguments.known:
             shares = row(pair, known, arguments.random_state, arguments.device)
             cells = ["" if share is None else f"{share:.3f}".lstrip("0") for share in shares]
-            print(f"| {pair.name_x} x {pair.name_y} | {known} | {' | '.join(cells)} |", flush=True)
+            print(markdown_row([f"{pair.name_x} x {pair.name_y}", str(known), *cells]), flush=True)
 
 
 def row(pair: SpacePair, known: int, random_state: int, device: str) -> list[float | None]:
@@ -57,13 +56,13 @@ def row(pair: SpacePair, known: int, random_state: int, device: str) -> list[flo
         raise SystemExit(f"--known {known}: with {len(x)} rows, of which {ASKED} are asked for, at most {asked[0]}")
     rows_x, rows_y = normalised(x.vectors), normalised(y.vectors)
 
-    carried, dim = [], max(x.dim, y.dim)
+    translated, dim = [], max(x.dim, y.dim)
     if known:
         same_dim = [np.pad(rows, ((0, 0), (0, dim - rows.shape[1]))) for rows in (rows_x, rows_y)]
         rotation, _ = orthogonal_procrustes(*(rows[:known] for rows in same_dim))
         ridge = RidgeCV(STRENGTHS, fit_intercept=False).fit(rows_x[:known], rows_y[:known])
-        carried = [(same_dim[0] @ rotation)[:, : y.dim], ridge.predict(rows_x)]
-    shares = [share_right(by, vectors, rows_y, asked) for by in (cosine, csls) for vectors in carried]
+        translated = [(same_dim[0] @ rotation)[:, : y.dim], ridge.predict(rows_x)]
+    shares = [share_right(by, vectors, rows_y, asked) for by in (cosine, csls) for vectors in translated]
 
     shuffle = np.random.default_rng(random_state).permutation(len(y))  # nothing may depend on the order of the rows
     seeds = [(key, key) for key in x.keys[:known]]
@@ -99,12 +98,12 @@ def csls(a: NDArray[np.floating], b: NDArray[np.floating]) -> NDArray[np.floatin
 
 def share_right(
     by: Callable[..., NDArray[np.floating]],
-    carried: NDArray[np.floating],
+    translated: NDArray[np.floating],
     rows_y: NDArray[np.floating],
     asked: NDArray[np.int64],
 ) -> float:
     """Share of the rows asked for whose most similar row of Y is their own."""
-    return float(np.mean(by(carried, rows_y)[asked].argmax(axis=1) == asked))
+    return float(np.mean(by(translated, rows_y)[asked].argmax(axis=1) == asked))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Ways of finding candidates: kedge's, one side looking against both, and indices of FAISS and usearch, on a CPU.
+"""Methods of finding candidates: kedge's, one side looking against both, and indices of FAISS and usearch, on a CPU.
 
     python benchmarks/candidates.py --data DIR                          words, images and texts
     python benchmarks/candidates.py --data DIR --table glove.npz        also 100,000 words against themselves, disturbed
-    python benchmarks/candidates.py --data DIR --spaces words --ways kedge looking --json candidates.json
+    python benchmarks/candidates.py --data DIR --spaces words --methods kedge looking --json candidates.json
 
 Rows are in the shared coordinates of a pair model fitted on true pairs, at most 10,000. "partner found" is the share of
 2,000 rows of X whose exact partner by CSLS is among their 16 candidates; "from either side" also counts those that are
@@ -21,7 +21,6 @@ clusters: an inner product with biases is no distance. They are optional; the ta
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -36,15 +35,14 @@ from torch import Tensor
 
 from growth import write_disturbed
 from kedge.estimators.devices import load_normalised
-from kedge.experiments.pairs_of_spaces import draw_task, load_pair
 from kedge.matching import COLUMNS_OF_A_BIAS, DEFAULT_BUDGET, candidates, find_candidates, hubness, in_halves
 from kedge.matching.candidates import KEPT
 from kedge.matching.clusters import ROWS_IN_A_CLUSTER, Clusters
 from kedge.matching.problem import Problem
 from kedge.solving.alignment import fit_model, read_rows
 from kedge.spaces import read_embeddings
-from kedge.spaces.atomic import atomic_path
-from setting import add_data_option, describe_machine
+from paper.pairs_of_spaces import draw_task, load_pair
+from setting import add_data_option, describe_machine, new_parser, write_json
 
 PAIRS = {"words": "medium", "images": "vit", "texts": "texts"}
 MODEL_PAIRS, SAMPLE, NOISE = 10_000, 2000, 0.6
@@ -52,7 +50,7 @@ THREADS = (2, 2, 1)  # of the runs: the first is timed, the others are compared 
 PROBES = (4, 8, 16, 32)
 FAISS_PROBES = (8, 16, 32, 64)
 LINKS, BUILD_WIDTH, SEARCH_WIDTHS = 32, 80, (32, 64, 128)
-HEADER = "| way | setting | seconds | of these indices | partner found | from either side | again | one thread |"
+HEADER = "| method | setting | seconds | of these indices | partner found | from either side | again | one thread |"
 
 
 @dataclass(frozen=True)
@@ -85,16 +83,16 @@ class Answer:
     of_b: Tensor
 
 
-Way = Callable[[Spaces, int], Iterator[Answer]]
+Method = Callable[[Spaces, int], Iterator[Answer]]
 
 
 def main() -> None:
     """One table for each pair of spaces."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     add_data_option(parser)
     parser.add_argument("--table", type=Path, help="word vectors, for `glove`, which is left out without")
     parser.add_argument("--spaces", nargs="+", choices=(*PAIRS, "glove"), default=[*PAIRS, "glove"])
-    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--rows", type=int, default=100_000, help="of `glove` (100,000)")
     parser.add_argument("--limit", type=int, help="rows of the other spaces (all)")
     parser.add_argument("--json", type=Path, help="also write all rows to this file")
@@ -108,11 +106,10 @@ def main() -> None:
         spaces = make_spaces(name, arguments)
         common |= {"spaces": name, "shape": [len(spaces.a), *spaces.b.shape]}
         print(f"\n{name}, {common['shape']}, {common['machine']}\n\n{HEADER}\n|{'---|' * 8}", flush=True)
-        for way in arguments.ways:
-            results += [common | {"way": way} | result for result in measure(way, spaces)]
+        for method in arguments.methods:
+            results += [common | {"method": method} | result for result in measure(method, spaces)]
             if arguments.json:
-                with atomic_path(arguments.json) as path:
-                    path.write_text(json.dumps(results, indent=1) + "\n")
+                write_json(arguments.json, results)
 
 
 def make_spaces(name: str, arguments: argparse.Namespace) -> Spaces:
@@ -149,13 +146,13 @@ def exact_partners(a: Tensor, b: Tensor, sample: Tensor) -> Tensor:
     return torch.cat([(a[some] @ b.T - hubs).argmax(dim=1) for some in sample.split(200)])
 
 
-def measure(way: str, spaces: Spaces) -> Iterator[dict[str, Any]]:
-    """What a way finds with each of its settings, and whether it finds it again; one row of the table each."""
-    missing = [package for package in NEEDED.get(way, ()) if find_spec(package) is None]
+def measure(method: str, spaces: Spaces) -> Iterator[dict[str, Any]]:
+    """What a method finds with each of its settings, and whether it finds it again; one row of the table each."""
+    missing = [package for package in NEEDED.get(method, ()) if find_spec(package) is None]
     if missing:
-        print(f"| {way} | left out: {', '.join(missing)} is not installed |{' |' * 6}", flush=True)
+        print(f"| {method} | left out: {', '.join(missing)} is not installed |{' |' * 6}", flush=True)
         return
-    runs = [run(way, spaces, threads) for threads in THREADS]
+    runs = [run(method, spaces, threads) for threads in THREADS]
     for first, again, alone in zip(*runs, strict=True):
         own, either = found(first, spaces)
         result = {
@@ -170,25 +167,25 @@ def measure(way: str, spaces: Spaces) -> Iterator[dict[str, Any]]:
             "alike_one_thread": alike(first, alone),
         }
         print(
-            f"| {way} | {first.setting} | {first.seconds:.2f} | {first.built:.2f} | {own:.4f} | {either:.4f} "
+            f"| {method} | {first.setting} | {first.seconds:.2f} | {first.built:.2f} | {own:.4f} | {either:.4f} "
             f"| {share(result['alike_again'])} | {share(result['alike_one_thread'])} |",
             flush=True,
         )
         yield result
 
 
-def run(way: str, spaces: Spaces, threads: int) -> list[Answer]:
-    """All answers of a way, with so many threads."""
+def run(method: str, spaces: Spaces, threads: int) -> list[Answer]:
+    """All answers of a method, with so many threads."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        return list(WAYS[way](spaces, threads))
+        return list(METHODS[method](spaces, threads))
     finally:
         torch.set_num_threads(before)
 
 
 def found(answer: Answer, spaces: Spaces) -> tuple[float, float]:
-    """The share of sampled rows whose partner is among their candidates, and of those that meet it either way."""
+    """The share of sampled rows whose partner is among their candidates, and of those that meet it from either side."""
     own = (answer.of_a[spaces.sample] == spaces.partner[:, None]).any(dim=1)
     other = (answer.of_b[spaces.partner] == spaces.sample[:, None]).any(dim=1)
     return float(own.float().mean()), float((own | other).float().mean())
@@ -334,7 +331,7 @@ def searched(
         yield Answer(label.format(setting), seconds, built, torch.from_numpy(of_a), torch.from_numpy(of_b))
 
 
-WAYS: dict[str, Way] = {
+METHODS: dict[str, Method] = {
     "kedge": kedge,
     "looking": looking,
     "FAISS-IVF": faiss_ivf,

@@ -9,7 +9,6 @@ Time is all of `fit`, from vectors in memory to the fitted estimator.
 
 from __future__ import annotations
 
-import argparse
 import time
 from pathlib import Path
 
@@ -17,13 +16,13 @@ import numpy as np
 import torch
 
 from kedge import AnchorDiscovery
-from kedge.experiments.pairs_of_spaces import WORD_PAIRS, Task, draw_task, load_pair
-from setting import StageClock, add_data_option, describe_machine, forget_peak, peak_megabytes
+from paper.pairs_of_spaces import WORD_PAIRS, Task, draw_task, load_pair
+from setting import StageClock, add_data_option, describe_machine, forget_peak, new_parser, peak_megabytes
 
 
 def main() -> None:
     """Fit again and again, print times, compare pairs."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     add_data_option(parser)
     parser.add_argument("--pair", choices=WORD_PAIRS, default="easy")
     parser.add_argument("--device", default="auto")
@@ -41,8 +40,8 @@ def main() -> None:
     for run in range(arguments.repeats):
         seconds, stages, discovery = fit(task, arguments.device, arguments.precision, exact=arguments.exact)
         times.append(seconds)
-        told = ", ".join(f"{name} {spent:.3f}" for name, spent in stages.items())
-        print(f"| {'first' if run == 0 else f'warm {run}'} | {seconds:.3f} | {told} |", flush=True)
+        spent_by_stage = ", ".join(f"{name} {spent:.3f}" for name, spent in stages.items())
+        print(f"| {'first' if run == 0 else f'warm {run}'} | {seconds:.3f} | {spent_by_stage} |", flush=True)
     if len(times) > 1:
         print(f"| warm, median | {np.median(times[1:]):.3f} | |")
     right = np.mean([task.x.keys[left] == task.y.keys[row] for left, row in enumerate(discovery.match_.tolist())])

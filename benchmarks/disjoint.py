@@ -8,19 +8,18 @@ items that neither side has seen. The figure is the share of them that is brough
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 import numpy as np
 
 from kedge import AnchorDiscovery
-from setting import add_data_option
+from setting import add_data_option, new_parser
 from shared import UNSEEN, loaded, unseen_top_1
 
 
 def main() -> None:
     """Run the grid and print a table, and draw the curves if asked to."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     add_data_option(parser)
     parser.add_argument("--pairs", nargs="+", default=["texts", "easy"])
     parser.add_argument("--rows", nargs="+", type=int, default=[1000, 2000, 3500])
@@ -30,7 +29,7 @@ def main() -> None:
     parser.add_argument("--plot", type=Path, help="draw the curves into this file")
     arguments = parser.parse_args()
     curves: dict[tuple[str, int], list[float]] = {}
-    print("| pair | rows a side | seeds | new items in their place | map |\n|---|---|---|---|---|")
+    print("| pair | rows per space | seeds | new items in their place | map |\n|---|---|---|---|---|")
     for pair in arguments.pairs:
         for seeds in arguments.seeds:
             for rows in arguments.rows:
@@ -63,7 +62,9 @@ def draw(curves: dict[tuple[str, int], list[float]], rows: list[int], path: Path
     axes = figure.subplots()
     for (pair, seeds), values in curves.items():
         axes.plot(rows, values, marker="o", label=f"{pair}, {seeds} seeds")
-    axes.set(xlabel="rows a side, none in common", ylabel="new items in their place first", ylim=(0, 1), xscale="log")
+    axes.set(
+        xlabel="rows per space, none in common", ylabel="new items in their place first", ylim=(0, 1), xscale="log"
+    )
     axes.set_xticks(rows, [f"{count:,}" for count in rows])
     axes.minorticks_off()
     axes.legend()

@@ -10,7 +10,6 @@ out, by CSLS, and any translation in the dictionary counts as right.
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import re
 from pathlib import Path
@@ -22,14 +21,14 @@ from kedge import AnchorDiscovery, Embeddings
 from kedge.geometry import center_of, moments_of, nearest_rotation, normalise, refine_rotation, unit
 from kedge.matching import match_csls
 from kedge.spaces import read_embeddings
-from setting import add_data_option, describe_machine
+from setting import add_data_option, describe_machine, new_parser
 
 HEADWORD = re.compile(r"(?P<word>.+) /[^/]*/$")
 
 
 def main() -> None:
-    """One row for the supervised map, one a number of seeds."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """One row for the supervised map, one per number of seeds."""
+    parser = new_parser(__doc__)
     add_data_option(parser)
     parser.add_argument("--dictionary", type=Path, required=True, help="freedict-eng-fra.dict.dz")
     parser.add_argument("--seeds", nargs="+", type=int, default=[300, 100, 15, 0])

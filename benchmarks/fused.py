@@ -11,8 +11,6 @@ would write there: the product, in slices of 10,000 rows, then the reduction. Co
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,9 +21,7 @@ import torch
 from torch import Tensor
 
 from kedge.geometry import unit
-from kedge.matching.kernels import fused
-from kedge.spaces.atomic import atomic_path
-from setting import describe_machine, forget_peak, peak_megabytes
+from setting import describe_machine, forget_peak, median_and_range, new_parser, peak_megabytes, timed, write_json
 
 REPEATS = 5
 SLICE = 10_000
@@ -45,8 +41,8 @@ class Case(NamedTuple):
 
 
 def main() -> None:
-    """One table a shape."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """One table per shape."""
+    parser = new_parser(__doc__)
     parser.add_argument("--rows", nargs="+", type=int, default=[50_000])
     parser.add_argument("--dims", nargs="+", type=int, default=[300])
     parser.add_argument("--json", type=Path, help="also write all rows to this file")
@@ -58,16 +54,13 @@ def main() -> None:
     results: list[dict[str, Any]] = []
     for rows, dim in shapes:
         print(f"\n{rows} x {rows} x {dim}\n")
-        print(
-            "| what | precision | ms, median (least to most) | TFLOP/s | of the ceiling | peak MB | torch, ms | ratio |"
-        )
+        print("| what | precision | ms, median (min to max) | TFLOP/s | of the ceiling | peak MB | torch, ms | ratio |")
         print("|---|---|---|---|---|---|---|---|")
         for result in compare(rows, dim):
             results.append({"machine": machine, "rows": rows, "dim": dim} | result)
             print(table_row(result), flush=True)
         if arguments.json:
-            with atomic_path(arguments.json) as path:
-                path.write_text(json.dumps(results, indent=1) + "\n")
+            write_json(arguments.json, results)
 
 
 def compare(rows: int, dim: int) -> Iterator[dict[str, Any]]:
@@ -112,6 +105,8 @@ def compare(rows: int, dim: int) -> Iterator[dict[str, Any]]:
 
 def cases(a: Tensor, b: Tensor, bias: Tensor, values: Tensor, precision: Any) -> dict[str, Case]:
     """What is compared."""
+    from kedge.matching.kernels import fused  # needs Triton, --help does not
+
     dense = (a[:CHECKED].double() @ b.double().T).float()
     softmax = (SCALE * dense + bias).softmax(dim=1)
     return {
@@ -150,14 +145,7 @@ def sliced(a: Tensor, b: Tensor, reduce: Callable[[Tensor], object]) -> Callable
 
 def times(task: Callable[[], object]) -> list[float]:
     """Seconds of each of some runs, after one to warm up."""
-    taken = []
-    for _ in range(REPEATS + 1):
-        torch.cuda.synchronize()
-        began = time.perf_counter()
-        task()
-        torch.cuda.synchronize()
-        taken.append(time.perf_counter() - began)
-    return taken[1:]
+    return [timed(task)[0] for _ in range(REPEATS + 1)][1:]
 
 
 def peak(task: Callable[[], object]) -> float:
@@ -173,10 +161,7 @@ def table_row(result: dict[str, Any]) -> str:
     """One line of a table."""
     taken = 1000 * np.array(result["seconds"])
     ready = f" (ready in {result['ready_seconds']:.1f} s)" if "ready_seconds" in result else ""
-    line = (
-        f"| {result['what']}{ready} | {result['precision']} | {np.median(taken):.1f} ({taken.min():.1f} to "
-        f"{taken.max():.1f}) | {result['tflops']:.0f} |"
-    )
+    line = f"| {result['what']}{ready} | {result['precision']} | {median_and_range(taken)} | {result['tflops']:.0f} |"
     if "ratio" not in result:
         return f"{line} 1 | | | |"
     plain = 1000 * np.median(result["torch_seconds"])

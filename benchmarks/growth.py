@@ -8,7 +8,7 @@
 
 Each fit is a process of its own, from memory-mapped files that another has written; a run that is in `--out` already
 is not done again. Time is all of `fit`, from the files on, and on a GPU with the loading of kernels; "rest" is what
-no step tells of. Where spaces are small, kedge compares all rows with all unasked: the two kinds of fits are the same
+belongs to no step. Where spaces are small, kedge compares all rows with all unasked: the two kinds of fits are the same
 there, and "checked" stays empty. The exponent of growth is the slope of seconds over rows, both as logarithms, from
 50,000 rows on.
 
@@ -42,9 +42,8 @@ from kedge import AnchorDiscovery, Embeddings
 from kedge.estimators.devices import resolve_device
 from kedge.report import require_figure_target, save_figure
 from kedge.spaces import read_embeddings, write_embeddings
-from kedge.spaces.atomic import atomic_path
 from scale import write_spaces
-from setting import StageClock, describe_machine, forget_peak, peak_megabytes, read_results
+from setting import StageClock, describe_machine, forget_peak, new_parser, peak_megabytes, read_results, write_json
 
 KINDS = ("synthetic", "glove", "crowd")
 ROWS = (5000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000)
@@ -85,8 +84,7 @@ def main() -> None:
     exponents = {name: exponent(some, arguments.slope_from) for name, some in by_fit(results).items()}
     print_results(results, exponents, arguments.slope_from)
     if arguments.json:
-        with atomic_path(arguments.json) as path:
-            path.write_text(json.dumps({"runs": list(results.values()), "exponents": exponents}, indent=1) + "\n")
+        write_json(arguments.json, {"runs": list(results.values()), "exponents": exponents})
     if arguments.plot:
         plot(results, exponents, arguments.plot)
     return None
@@ -94,7 +92,7 @@ def main() -> None:
 
 def parse_arguments() -> argparse.Namespace:
     """The command line; what a kind needs must be there."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("--kind", choices=KINDS, default=KINDS[0])
     parser.add_argument("--rows", nargs="+", type=int, default=list(ROWS), help="of spaces; of Y, if a crowd")
     parser.add_argument("--exact-rows", nargs="*", type=int, default=list(EXACT_ROWS), help="fitted exactly as well")
@@ -106,8 +104,10 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--data", type=Path, default=default and Path(default), help="folder with words/, for `crowd` ($KEDGE_DATA)"
     )
-    parser.add_argument("--slope-from", type=int, default=50_000, help="least rows that the exponent is of (50,000)")
-    parser.add_argument("--out", type=Path, help="add every run as a line of JSON; those there are not done again")
+    parser.add_argument("--slope-from", type=int, default=50_000, help="min rows for the exponent (50,000)")
+    parser.add_argument(
+        "--out", type=Path, help="add every run as a line of JSON; those already there are not repeated"
+    )
     parser.add_argument("--json", type=Path, help="also write the runs and the exponents to this file")
     parser.add_argument("--plot", type=Path, help="draw seconds against rows, such as growth.svg")
     parser.add_argument("--convert", type=Path, metavar="JSON", help="only turn the npm package's file into --table")
@@ -130,13 +130,13 @@ def convert(packed: Path, table: Path) -> None:
 
 def cases_of(arguments: argparse.Namespace) -> list[Case]:
     """The fits that were asked for, small ones first."""
-    most = max(*arguments.rows, *arguments.exact_rows, 0)
+    max_rows = max(*arguments.rows, *arguments.exact_rows, 0)
     if arguments.kind != "synthetic":
-        most = min(most, in_new_process(count_rows, arguments.table))
+        max_rows = min(max_rows, in_new_process(count_rows, arguments.table))
     noise = arguments.noise if arguments.kind == "glove" else 0.0
     machine = describe_machine(arguments.device)
-    asked = {(min(rows, most), False) for rows in arguments.rows}
-    asked |= {(min(rows, most), True) for rows in arguments.exact_rows}
+    asked = {(min(rows, max_rows), False) for rows in arguments.rows}
+    asked |= {(min(rows, max_rows), True) for rows in arguments.exact_rows}
     return [Case(arguments.kind, rows, exact, arguments.seeds, noise, machine) for rows, exact in sorted(asked)]
 
 
@@ -252,15 +252,15 @@ def by_fit(results: Results) -> dict[str, Results]:
     return {name: {case: of for case, of in results.items() if fit_of(case) == name} for name in COLOURS}
 
 
-def exponent(results: Results, least: int) -> float | None:
+def exponent(results: Results, min_rows: int) -> float | None:
     """The power of the number of rows that seconds grow with; None of fewer than two numbers of rows."""
-    large = {case.rows: result["seconds"] for case, result in results.items() if case.rows >= least}
+    large = {case.rows: result["seconds"] for case, result in results.items() if case.rows >= min_rows}
     if len(large) < 2:
         return None
     return float(np.polyfit(np.log(list(large)), np.log(list(large.values())), 1)[0])
 
 
-def print_results(results: Results, exponents: dict[str, float | None], least: int) -> None:
+def print_results(results: Results, exponents: dict[str, float | None], min_rows: int) -> None:
     """The table, as Markdown, and how time grows."""
     first = next(iter(results))
     noise = f", noise {first.noise:g}" if first.noise else ""
@@ -269,8 +269,8 @@ def print_results(results: Results, exponents: dict[str, float | None], least: i
         print(table_row(case, result))
     print()
     for name, slope in exponents.items():
-        told = "too few runs to tell" if slope is None else f"seconds grow with rows to the power {slope:.2f}"
-        print(f"{name}, from {least:,} rows on: {told}")
+        growth = "too few runs to say" if slope is None else f"seconds grow with rows to the power {slope:.2f}"
+        print(f"{name}, from {min_rows:,} rows on: {growth}")
 
 
 def table_row(case: Case, result: dict[str, Any]) -> str:

@@ -11,7 +11,6 @@ that have a counterpart find it.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 from dataclasses import dataclass
 from functools import cache
@@ -22,16 +21,16 @@ import torch
 from numpy.typing import NDArray
 
 from kedge import AnchorDiscovery
-from kedge.experiments.pairs_of_spaces import load_pair
 from kedge.tasks import calibration_error, reliability
 from kedge.tasks.retrieval import shared_scores
-from setting import add_data_option, add_run_options, run_cases
+from paper.pairs_of_spaces import load_pair
+from setting import add_data_option, add_run_options, auroc, new_parser, print_verdicts, run_cases, split_rows
 
 ROWS = 4000
 REFERENCE_SEEDS = 300
 ANCHORS = 600
 SUCCESS, FOUND = 0.9, 0.3
-STRANGERS = "strangers"
+UNRELATED = "unrelated"
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ class Case:
 
 def main() -> None:
     """Run the grid and print what health and confidence were worth."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     add_data_option(parser)
     parser.add_argument("--pairs", nargs="+", default=["easy", "medium", "glove", "vit"])
     add_run_options(parser, states=4)
@@ -66,14 +65,14 @@ def grid(pairs: list[str], states: int) -> list[Case]:
     seeds, noise, overlap = (REFERENCE_SEEDS, 15, 4, 0), (0.0, 1.0), (1.0, 0.5)
     cases = [Case(*cell) for cell in itertools.product(pairs, seeds, noise, overlap, range(states))]
     cases += [Case(pair, 15, 0.0, 1.0, state, wrong_seeds=True) for pair in pairs for state in range(states)]
-    cases += [Case(STRANGERS, count, 0.0, 1.0, state) for count in (15, 4, 0) for state in range(states)]
+    cases += [Case(UNRELATED, count, 0.0, 1.0, state) for count in (15, 4, 0) for state in range(states)]
     return cases
 
 
 @cache
 def spaces(data: Path, pair: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Unit vectors of a pair, row by row the same thing; strangers share nothing but the row number."""
-    if pair == STRANGERS:
+    """Unit vectors of a pair, row by row the same thing; unrelated spaces share nothing but the row number."""
+    if pair == UNRELATED:
         x, y = load_pair(data, "easy").x, load_pair(data, "vit").y
     else:
         loaded = load_pair(data, pair)
@@ -89,17 +88,14 @@ def run(data: Path, case: Case, device: str) -> dict[str, object]:
     chance = np.random.default_rng(case.state)
     order = chance.permutation(len(x))
     shared = int(ROWS * case.overlap)
-    rows_x = order[:ROWS]
-    rows_y = chance.permutation(np.concatenate([order[:shared], order[ROWS : 2 * ROWS - shared]]))
-    place = {row: index for index, row in enumerate(rows_y.tolist())}
-    truth = np.array([place.get(row, -1) for row in rows_x.tolist()])
+    rows_x, rows_y, truth = split_rows(order, ROWS, shared, chance)
     x, y = x[rows_x], y[rows_y]
     y = y + (case.noise * y.std(axis=0) * chance.standard_normal(y.shape)).astype(np.float32)
     seeded = chance.permutation(shared)[: case.seeds]
     seeds = np.stack([seeded, truth[seeded]], axis=1)
     if case.wrong_seeds:
         seeds[:, 1] = np.roll(seeds[:, 1], 1)
-    if case.pair == STRANGERS:
+    if case.pair == UNRELATED:
         truth = np.full_like(truth, -1)
 
     discovery = AnchorDiscovery(n_anchors=ANCHORS, random_state=case.state, min_confidence=0.0, device=device)
@@ -110,7 +106,7 @@ def run(data: Path, case: Case, device: str) -> dict[str, object]:
     anchors_right = (truth[discovery.anchors_x_] == discovery.anchors_y_)[hidden]
     mrr = 0.0
     if len(known):
-        read = discovery.shared_x(x[known]), discovery.shared_y(y[truth[known]])
+        read = discovery.x_.shared(x[known]), discovery.y_.shared(y[truth[known]])
         mrr = shared_scores(*map(torch.from_numpy, read)).mrr
     return {
         "score": discovery.health_.pairs.score,
@@ -125,7 +121,7 @@ def run(data: Path, case: Case, device: str) -> dict[str, object]:
 def report(results: dict[Case, dict]) -> None:
     """The figures."""
     success = {
-        case: case.pair != STRANGERS
+        case: case.pair != UNRELATED
         and result["mrr"] >= SUCCESS * results[case.reference]["mrr"]
         and result["found"] >= FOUND
         for case, result in results.items()
@@ -136,19 +132,15 @@ def report(results: dict[Case, dict]) -> None:
     ):
         good = [results[case]["score"] for case in judged if success[case]]
         bad = [results[case]["score"] for case in judged if not success[case]]
-        auroc = np.mean([(a > b) + (a == b) / 2 for a in good for b in bad])
-        print(f"{label}: {len(good)} successes, {len(bad)} failures; AUROC of the health score {auroc:.3f}")
+        print(f"{label}: {len(good)} successes, {len(bad)} failures; AUROC of the health score {auroc(good, bad):.3f}")
     print()
-    print("| verdict | successes | failures |\n|---|---|---|")
-    for verdict in ("ok", "uncertain", "failed"):
-        said = [case for case in results if results[case]["verdict"] == verdict]
-        print(f"| {verdict} | {sum(success[case] for case in said)} | {sum(not success[case] for case in said)} |")
+    print_verdicts({case: result["verdict"] for case, result in results.items()}, success)
     false = [case for case in results if results[case]["verdict"] == "ok" and not success[case]]
-    print("\nCalled right, but no success:")
+    print("\nCalled ok, but no success:")
     for case in false:
         result = results[case]
         print(f"  {case}: score {result['score']:.2f}, MRR {result['mrr']:.3f}, found {result['found']:.2f}")
-    print("\nCalibration error of confidence, mean over the runs called right:\n")
+    print("\nCalibration error of confidence, mean over the runs called ok:\n")
     print("| spaces | overlap | runs | listed pairs | all mutual pairs | hidden anchors |\n|---|---|---|---|---|---|")
     called = [case for case in results if results[case]["verdict"] == "ok"]
     for pair, overlap in sorted({(case.pair, case.overlap) for case in called}):

@@ -4,8 +4,8 @@
 
 An index of the old model (Y) and vectors of the new one (X) have k known pairs and nothing else in common: 2,000 rows
 of X are not in Y, 2,000 of Y not in X. Then 1,000 new vectors that X had not, but whose own rows are in the index, are
-carried across and searched by plain cosine over Y's vectors: share that find their own row first, and overlap of the
-ten nearest with those of the own row's vector. Ridge is the best of three strengths, in hindsight.
+translated and searched by plain cosine over Y's vectors: the share that finds its own row first (self-recall@1) and the
+overlap of the ten nearest with those of the own row's vector. Ridge is the best of three strengths, in hindsight.
 """
 
 from __future__ import annotations
@@ -18,17 +18,24 @@ import torch
 
 from kedge import AnchorDiscovery, Embeddings
 from kedge.estimators.devices import normalise_rows
-from kedge.experiments.pairs_of_spaces import PAIR_NAMES, load_pair
 from kedge.geometry import center_of, denormalise, moments_of, nearest_rotation, ridge, unit
-from setting import add_data_option, describe_machine
+from paper.pairs_of_spaces import PAIR_NAMES, load_pair
+from setting import (
+    add_data_option,
+    describe_machine,
+    markdown_header,
+    markdown_row,
+    new_parser,
+    self_recall_and_overlap,
+)
 
-APART, QUERIES, NEIGHBOURS = 2000, 1000, 10
+APART, QUERIES = 2000, 1000
 RIDGES = (0.01, 0.1, 1.0)
 
 
 def main() -> None:
-    """One row a pair of encoders and number of known pairs."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """One row per pair of encoders and number of known pairs."""
+    parser = new_parser(__doc__)
     add_data_option(parser)
     parser.add_argument("--pairs", nargs="+", choices=PAIR_NAMES, default=["texts", "medium", "vit"])
     parser.add_argument("--known", nargs="+", type=int, default=[15, 100, 1000, 4000])
@@ -36,13 +43,13 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     arguments = parser.parse_args()
     columns = ("pair", "known", "kedge", "Procrustes", "ridge", "least squares", "kedge's map", "verdict", "seconds")
-    print(f"{describe_machine(arguments.device)}: own row first / overlap@10\n")
-    print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}", flush=True)
+    print(f"{describe_machine(arguments.device)}: self-recall@1 / overlap@10\n")
+    print(markdown_header(columns), flush=True)
     for name in arguments.pairs:
         pair = load_pair(arguments.data, name)
         for known in arguments.known:
             if known + 2 * APART + QUERIES <= len(pair.x):
-                print(f"| {' | '.join(row(arguments, pair.x, pair.y, name, known))} |", flush=True)
+                print(markdown_row(row(arguments, pair.x, pair.y, name, known)), flush=True)
 
 
 def row(arguments: argparse.Namespace, x: Embeddings, y: Embeddings, name: str, known: int) -> list[str]:
@@ -64,23 +71,18 @@ def row(arguments: argparse.Namespace, x: Embeddings, y: Embeddings, name: str, 
     moments = moments_of(pairs_x, pairs_y)
     rows = torch.from_numpy(normalise_rows(queries, center_x.numpy()))
 
-    def carried(matrix: torch.Tensor) -> tuple[float, float]:
-        return scores(denormalise(unit(rows @ matrix.float()), center_y), index, own)
+    def translated_by(matrix: torch.Tensor) -> tuple[float, float]:
+        return self_recall_and_overlap(denormalise(unit(rows @ matrix.float()), center_y), index, own)
 
-    cells = [scores(torch.from_numpy(found.translate(queries)), index, own), carried(nearest_rotation(moments.cross))]
-    cells.append(max(carried(ridge(moments.source, moments.cross, strength)) for strength in RIDGES))
-    cells.append(carried(ridge(moments.source, moments.cross)))
+    cells = [
+        self_recall_and_overlap(torch.from_numpy(found.translate(queries)), index, own),
+        translated_by(nearest_rotation(moments.cross)),
+    ]
+    cells.append(max(translated_by(ridge(moments.source, moments.cross, strength)) for strength in RIDGES))
+    cells.append(translated_by(ridge(moments.source, moments.cross)))
     shown = [f"{first:.3f} / {overlap:.3f}" for first, overlap in cells]
     kind = str(found.map_scores_["map"]["kind"])
     return [name, str(known), *shown, kind, found.health_.pairs.verdict, f"{seconds:.1f}"]
-
-
-def scores(queries: torch.Tensor, index: torch.Tensor, own: torch.Tensor) -> tuple[float, float]:
-    """Share of unit queries (q, d) that find their own row (q,) of an index (m, d) first, and overlap of neighbours."""
-    nearest = (queries @ index.T).topk(NEIGHBOURS, dim=1).indices
-    expected = (index[own] @ index.T).topk(NEIGHBOURS, dim=1).indices
-    shared = (nearest[:, :, None] == expected[:, None, :]).any(dim=2).double().mean()
-    return float((nearest[:, 0] == own).double().mean()), float(shared)
 
 
 if __name__ == "__main__":

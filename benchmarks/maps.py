@@ -9,7 +9,6 @@ many of the ten nearest to the counterpart do they find?
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +22,7 @@ from kedge import AnchorDiscovery
 from kedge.estimators import findings as reading
 from kedge.geometry import unit
 from kedge.models import maps
-from setting import add_data_option, describe_machine
+from setting import add_data_option, describe_machine, new_parser, self_recall_and_overlap
 from shared import SEEDS, SHARES, Case, draw
 
 PAIRS = ("easy", "medium", "glove", "vit", "texts", "texts-fr", "upgrade")
@@ -31,7 +30,7 @@ PAIRS = ("easy", "medium", "glove", "vit", "texts", "texts-fr", "upgrade")
 
 def main() -> None:
     """A line for every run and direction."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     add_data_option(parser)
     parser.add_argument("--pairs", nargs="+", default=PAIRS)
     parser.add_argument("--shares", nargs="+", type=float, default=SHARES)
@@ -39,7 +38,9 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     arguments = parser.parse_args()
     print(describe_machine(arguments.device))
-    print(f"{'pair':<10}{'share':>6}{'seeds':>6}{'way':>6}  {'first':>14}  {'overlap@10':>14}  {'map now (verdict)'}")
+    print(
+        f"{'pair':<10}{'share':>6}{'seeds':>6}{'direction':>11}  {'first':>14}  {'overlap@10':>14}  map now (verdict)"
+    )
     for pair in arguments.pairs:
         for share in arguments.shares:
             for seeds in arguments.seeds:
@@ -48,18 +49,18 @@ def main() -> None:
                 with both_choices() as before:
                     discovery = AnchorDiscovery(n_anchors=100, device=arguments.device)
                     discovery.fit(task.x, task.y, task.seeds)
-                left, right = discovery.normalise_x(task.unseen[0]), discovery.normalise_y(task.unseen[1])
-                told = discovery.health_.map.verdict
-                for way, rows, targets, old, name in (
-                    ("forth", left, right, before[0], "map"),
-                    ("back", right, left, before[1], "map_back"),
+                left, right = discovery.x_.normalise(task.unseen[0]), discovery.y_.normalise(task.unseen[1])
+                verdict = discovery.health_.map.verdict
+                for direction, rows, targets, old, name in (
+                    ("x to y", left, right, before[0], "map"),
+                    ("y to x", right, left, before[1], "map_back"),
                 ):
                     now = getattr(discovery, name + "_")
                     (first, overlap), (was_first, was_overlap) = (scores(rows @ m, targets) for m in (now, old))
                     kind = discovery.map_scores_[name]["kind"]
                     print(
-                        f"{pair:<10}{share:>6g}{seeds:>6}{way:>6}  {was_first:>5.3f} -> {first:>5.3f}  "
-                        f"{was_overlap:>5.3f} -> {overlap:>5.3f}  {kind} ({told})",
+                        f"{pair:<10}{share:>6g}{seeds:>6}{direction:>11}  {was_first:>5.3f} -> {first:>5.3f}  "
+                        f"{was_overlap:>5.3f} -> {overlap:>5.3f}  {kind} ({verdict})",
                         flush=True,
                     )
 
@@ -86,12 +87,10 @@ def both_choices() -> Iterator[list[NDArray[np.float32]]]:
         reading.choose_map, maps._Maker.maps = choose_map, all_maps  # type: ignore[method-assign]
 
 
-def scores(carried: NDArray[np.float32], targets: NDArray[np.float32]) -> tuple[float, float]:
+def scores(translated: NDArray[np.float32], targets: NDArray[np.float32]) -> tuple[float, float]:
     """Of rows (u, d) that belong to targets (u, d) by number."""
-    rows, index = unit(torch.from_numpy(carried)), torch.from_numpy(targets)
-    found, wanted = ((some @ index.T).topk(10, dim=1).indices for some in (rows, index))
-    shared = (found[:, :, None] == wanted[:, None, :]).any(dim=2).double().mean()
-    return float((found[:, 0] == torch.arange(len(rows))).double().mean()), float(shared)
+    rows, index = unit(torch.from_numpy(translated)), torch.from_numpy(targets)
+    return self_recall_and_overlap(rows, index, torch.arange(len(rows)))
 
 
 if __name__ == "__main__":

@@ -8,9 +8,7 @@
 
 from __future__ import annotations
 
-import argparse
 import os
-import time
 from collections.abc import Callable
 
 import numpy as np
@@ -18,14 +16,15 @@ import torch
 
 from kedge.geometry import unit
 from kedge.matching import greatest, match_csls, row_blocks
+from setting import new_parser, timed
 
 REPEATS = 9
 BLOCK = 1024
 
 
 def main() -> None:
-    """Print one row a comparison, with the ratio of median times."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Print one row per comparison, with the ratio of median times."""
+    parser = new_parser(__doc__)
     parser.add_argument("--rows", type=int, default=20_074)
     parser.add_argument("--dim", type=int, default=300)
     arguments = parser.parse_args()
@@ -47,23 +46,14 @@ def main() -> None:
     )
     compare("top 10", lambda: block.topk(10, dim=1), lambda: greatest(block, 10))
     compare("top 2", lambda: block.topk(2, dim=1), lambda: greatest(block, 2))
-    began = time.perf_counter()
-    match_csls(a, b)
-    print(f"\nall rows by CSLS: {time.perf_counter() - began:.1f} s")
+    print(f"\nall rows by CSLS: {timed(lambda: match_csls(a, b))[0]:.1f} s")
 
 
 def compare(name: str, plain: Callable[[], object], ours: Callable[[], object]) -> None:
     """One row: medians of both, taken in turns."""
-    times = np.array([[seconds(plain), seconds(ours)] for _ in range(REPEATS + 1)][1:])  # the first warms up
+    times = np.array([[timed(plain)[0], timed(ours)[0]] for _ in range(REPEATS + 1)][1:])  # the first warms up
     before, after = 1000 * np.median(times, axis=0)
     print(f"| {name} | {before:.1f} | {after:.1f} | {before / after:.1f} |")
-
-
-def seconds(task: Callable[[], object]) -> float:
-    """Wall time of one call."""
-    began = time.perf_counter()
-    task()
-    return time.perf_counter() - began
 
 
 if __name__ == "__main__":

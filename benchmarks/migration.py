@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from kedge import AnchorDiscovery, Embeddings, read_embeddings
 from kedge.geometry import denormalise, moments_of, nearest_rotation, normalise, ridge, unit
 from kedge.tasks import suggest
-from setting import add_data_option, describe_machine
+from setting import add_data_option, describe_machine, new_parser, self_recall_and_overlap
 
 INDEX, LACKED, QUERIES = 15_000, 4000, 2000
 KNOWN = (15, 100, 1000, 5000)
@@ -76,17 +76,13 @@ class Setting:
 
     def scores(self, translated: NDArray[np.float32]) -> tuple[float, float]:
         """How many queries find their own text first, and the share of ten that the old model's own vectors find."""
-        index = unit(torch.from_numpy(np.array(self.index.vectors)))
-        found = (unit(torch.from_numpy(translated)) @ index.T).topk(10, dim=1).indices
-        own = torch.from_numpy(self.own)
-        wanted = (index[own] @ index.T).topk(10, dim=1).indices
-        shared = (found[:, :, None] == wanted[:, None, :]).any(dim=2).double().mean()
-        return float((found[:, 0] == own).double().mean()), float(shared)
+        queries, index = (unit(torch.from_numpy(np.array(rows))) for rows in (translated, self.index.vectors))
+        return self_recall_and_overlap(queries, index, torch.from_numpy(self.own))
 
 
 def main() -> None:
     """Run what was asked for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     add_data_option(parser)
     parser.add_argument("--pairs", nargs="+", default=list(PAIRS), choices=list(PAIRS), metavar="PAIR")
     parser.add_argument("--known", nargs="+", type=int, default=KNOWN)
@@ -101,56 +97,56 @@ def main() -> None:
     if arguments.suggested:
         compare_suggestions(arguments)
         return
-    print(f"{'old <- new':<15}{'known':>6}  {'by':<22}{'own first':>10}{'overlap@10':>11}{'seconds':>9}")
+    print(f"{'old <- new':<15}{'known':>6}  {'by':<22}{'self-recall@1':>14}{'overlap@10':>11}{'seconds':>9}")
     for name in arguments.pairs:
         for known in arguments.known:
             rows: dict[str, list[tuple[float, float, float]]] = {}
             for state in range(arguments.states):
                 setting = Setting.make(arguments.data, name, known, state)
-                for way, translated, seconds in ways(setting, arguments.device):
-                    rows.setdefault(way, []).append((*setting.scores(translated), seconds))
-            for way, found in rows.items():
+                for method, translated, seconds in translations(setting, arguments.device):
+                    rows.setdefault(method, []).append((*setting.scores(translated), seconds))
+            for method, found in rows.items():
                 own, overlap, seconds = np.mean(found, axis=0)
-                print(f"{name:<15}{known:>6}  {way:<22}{own:>10.3f}{overlap:>11.3f}{seconds:>9.1f}", flush=True)
+                print(f"{name:<15}{known:>6}  {method:<22}{own:>14.3f}{overlap:>11.3f}{seconds:>9.1f}", flush=True)
 
 
 def compare_suggestions(arguments: argparse.Namespace) -> None:
     """Runs with 15 known pairs, and with more: rows of X that are named, or drawn, and encoded by the old model too."""
-    print(f"{'old <- new':<15}{'more':>6}  {'chosen':<12}{'own first':>10}{'overlap@10':>11}  map")
+    print(f"{'old <- new':<15}{'more':>6}  {'chosen':<12}{'self-recall@1':>14}{'overlap@10':>11}  map")
     for name in arguments.pairs:
         for state in range(arguments.states):
             setting = Setting.make(arguments.data, name, 15, state)
             first = AnchorDiscovery(device=arguments.device).fit(setting.x, setting.index, setting.known)
-            _tell(name, 0, "", setting, first)
+            _print_scores(name, 0, "", setting, first)
             free = np.setdiff1d(np.arange(len(setting.x)), setting.known[:, 0])
             drawn = np.random.default_rng(state).permutation(free)
             named = [found.key for found in suggest(first, setting.x, setting.index, max(arguments.more), side="x")]
             for more in arguments.more:
                 choices = {"suggested": named[:more], "random": [setting.x.keys[row] for row in drawn[:more]]}
                 for chosen, keys in choices.items():
-                    told = setting.with_more(_read(arguments.data, PAIRS[name][0]), keys)
-                    discovery = AnchorDiscovery(device=arguments.device).fit(told.x, told.index, told.known)
-                    _tell(name, more, chosen, told, discovery)
+                    enlarged = setting.with_more(_read(arguments.data, PAIRS[name][0]), keys)
+                    discovery = AnchorDiscovery(device=arguments.device).fit(enlarged.x, enlarged.index, enlarged.known)
+                    _print_scores(name, more, chosen, enlarged, discovery)
 
 
-def _tell(name: str, more: int, chosen: str, setting: Setting, discovery: AnchorDiscovery) -> None:
+def _print_scores(name: str, more: int, chosen: str, setting: Setting, discovery: AnchorDiscovery) -> None:
     own, overlap = setting.scores(discovery.translate(setting.queries))
     kind = discovery.map_scores_["map"]["kind"]
-    told = f"{kind} ({discovery.health_.map.verdict})"
-    print(f"{name:<15}{more:>6}  {chosen:<12}{own:>10.3f}{overlap:>11.3f}  {told}", flush=True)
+    shown = f"{kind} ({discovery.health_.map.verdict})"
+    print(f"{name:<15}{more:>6}  {chosen:<12}{own:>14.3f}{overlap:>11.3f}  {shown}", flush=True)
 
 
-def ways(setting: Setting, device: str) -> Iterator[tuple[str, NDArray[np.float32], float]]:
-    """The queries translated by each way, and how long it took to learn."""
+def translations(setting: Setting, device: str) -> Iterator[tuple[str, NDArray[np.float32], float]]:
+    """The queries translated by each method, and how long it took to learn."""
     began = time.perf_counter()
     discovery = AnchorDiscovery(device=device).fit(setting.x, setting.index, setting.known)
     kind = discovery.map_scores_["map"]["kind"]
     print(f"  map {discovery.health_.map.verdict} ({discovery.health_.map.score:.2f}), {kind}")
     yield "kedge", discovery.translate(setting.queries), time.perf_counter() - began
-    for way, learn in RIVALS.items():
+    for method, learn in RIVALS.items():
         began = time.perf_counter()
         translate = known_alone(setting, learn)
-        yield way, translate(setting.queries), time.perf_counter() - began
+        yield method, translate(setting.queries), time.perf_counter() - began
 
 
 # -- what known pairs alone give ------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
     python benchmarks/page.py --data DIR            the easy pair, 20,000 words
     python benchmarks/page.py --data DIR --limit 5000
-    python benchmarks/page.py --data DIR --explore 1000000     the live form, with so many made-up rows a side
+    python benchmarks/page.py --data DIR --explore 1000000     the live form, with so many made-up rows per space
 
 Checks first that the page shows the run: its pairs, and what a search in it finds. The browser is Chromium without a
 GPU, driven by Playwright; times are the page's own, from the request on, each in a new window.
@@ -13,7 +13,6 @@ all pairs. Measured are the start from spaces in memory, the process's memory wi
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import subprocess
@@ -26,10 +25,10 @@ import numpy as np
 from playwright.sync_api import Browser, sync_playwright
 
 from kedge import AnchorDiscovery, Embeddings, write_embeddings
-from kedge.experiments.pairs_of_spaces import WORD_PAIRS, draw_task, load_pair
 from kedge.report import Explorer
 from kedge.tasks import search
-from setting import add_data_option, describe_machine, peak_megabytes
+from paper.pairs_of_spaces import WORD_PAIRS, draw_task, load_pair
+from setting import add_data_option, describe_machine, median_and_range, new_parser, peak_megabytes, timed
 
 READY = "html[data-ready]"
 MOMENTS = {
@@ -43,12 +42,12 @@ QUIET = ("--no-sandbox", "--disable-background-networking", "--disable-component
 
 def main() -> None:
     """Discover once, then make the page with and without the truth, and open it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     add_data_option(parser)
     parser.add_argument("--pair", choices=WORD_PAIRS, default="easy")
     parser.add_argument("--limit", type=int, help="only so many words")
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--explore", type=int, metavar="ROWS", help="measure the live form, with so many rows a side")
+    parser.add_argument("--explore", type=int, metavar="ROWS", help="try the live form, with so many rows per space")
     parser.add_argument("--browser", default=os.environ.get("KEDGE_BROWSER") or shutil.which("chromium"))
     arguments = parser.parse_args()
     if arguments.explore:
@@ -70,11 +69,11 @@ def main() -> None:
         opening = np.array([opened(browser, page) for _ in range(arguments.repeats)]) / 1000
         size = page.stat().st_size
     print(f"{describe_machine('cpu')}, {arguments.pair} pair, {len(task.x)} words, {size / 1e6:.1f} MB\n")
-    print("| what | seconds, median (least to most) |\n|---|---|")
+    print("| what | seconds, median (min to max) |\n|---|---|")
     for options, seconds in making.items():
-        print(f"| kedge report {' '.join(options)} | {spread(np.array(seconds))} |")
+        print(f"| kedge report {' '.join(options)} | {median_and_range(seconds)} |")
     for name, seconds in zip(MOMENTS.values(), opening.T, strict=True):
-        print(f"| opened: {name} | {spread(seconds)} |")
+        print(f"| opened: {name} | {median_and_range(seconds)} |")
 
 
 def explore(rows: int, repeats: int, dim: int = 100, fitted_to: int = 5000) -> None:
@@ -90,7 +89,7 @@ def explore(rows: int, repeats: int, dim: int = 100, fitted_to: int = 5000) -> N
     discovery.pairs_ = np.stack([np.arange(rows)] * 2, axis=1)
     discovery.pair_keys_ = list(zip(keys, keys, strict=True))
     discovery.pair_confidence_ = np.linspace(1, 0.5, rows, dtype=np.float32)
-    discovery.unmatched_keys_x_, discovery.unmatched_keys_y_ = [], []
+    discovery.x_.unmatched_keys, discovery.y_.unmatched_keys = [], []
     began = time.perf_counter()
     explorer = Explorer(discovery, Embeddings(keys, x, "x"), Embeddings(keys, y, "y"), run="RUN", most=20_000)
     started = time.perf_counter() - began
@@ -98,9 +97,9 @@ def explore(rows: int, repeats: int, dim: int = 100, fitted_to: int = 5000) -> N
     _, near_y = explorer.neighbours("x", row)
     assert near_y[0]["key"] == explorer.find(keys[-1])[0]["key"] == keys[-1]
     print(
-        f"{describe_machine('cpu')}, {rows} rows of {dim} dimensions a side, {peak_megabytes('cpu'):.0f} MB at most\n"
+        f"{describe_machine('cpu')}, {rows} rows of {dim} dimensions per space, peak {peak_megabytes('cpu'):.0f} MB\n"
     )
-    print("| what | seconds, median (least to most) |\n|---|---|")
+    print("| what | seconds, median (min to max) |\n|---|---|")
     print(f"| start | {started:.1f} |")
     questions = {
         "keys that fit": lambda: explorer.find(keys[-1]),
@@ -108,12 +107,7 @@ def explore(rows: int, repeats: int, dim: int = 100, fitted_to: int = 5000) -> N
         "the picture for other anchors": lambda: explorer.view("found", "50", ""),
     }
     for name, ask in questions.items():
-        times = []
-        for _ in range(repeats):
-            began = time.perf_counter()
-            ask()
-            times.append(time.perf_counter() - began)
-        print(f"| {name} | {spread(np.array(times), 2)} |")
+        print(f"| {name} | {median_and_range([timed(ask)[0] for _ in range(repeats)], 2)} |")
 
 
 def make(folder: Path, options: tuple[str, ...]) -> float:
@@ -147,11 +141,6 @@ def opened(browser: Browser, path: Path) -> list[float]:
     times = [page.evaluate("(name) => performance.getEntriesByName(name)[0].startTime", name) for name in MOMENTS]
     page.context.close()
     return times
-
-
-def spread(seconds: np.ndarray, digits: int = 1) -> str:
-    """Median, least and most."""
-    return f"{np.median(seconds):.{digits}f} ({seconds.min():.{digits}f} to {seconds.max():.{digits}f})"
 
 
 if __name__ == "__main__":

@@ -9,16 +9,15 @@ its 250 steps; as each costs the same, the time of the others is added. No quali
 
 from __future__ import annotations
 
-import argparse
 import time
 from dataclasses import replace
 
 import numpy as np
 
 from kedge import AnchorDiscovery, PaperSettings, Step
-from kedge.experiments.pairs_of_spaces import draw_task, load_pair
 from kedge.tasks import evaluate, gold_by_key
-from setting import add_data_option, describe_machine
+from paper.pairs_of_spaces import draw_task, load_pair
+from setting import add_data_option, describe_machine, median_and_range, new_parser
 
 METHODS = {
     "default": {},
@@ -38,14 +37,14 @@ class StepClock:
         if step.stage == "paper":
             self.ends.append(time.perf_counter())
 
-    def seconds_a_step(self) -> float:
+    def seconds_per_step(self) -> float:
         """Mean time of a step; 0 where there was none."""
         return (self.ends[-1] - self.ends[0]) / (len(self.ends) - 1) if len(self.ends) > 1 else 0.0
 
 
 def main() -> None:
     """Run all methods for all states and print two tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     add_data_option(parser)
     parser.add_argument("--pair", choices=("easy", "medium"), default="easy")
     parser.add_argument("--words", type=int, help="use only the first so many words")
@@ -81,7 +80,7 @@ def main() -> None:
             )
             began = time.perf_counter()
             run.fit(task.x, task.y, task.seeds, anchors=task.anchors)
-            seconds[name].append(time.perf_counter() - began + (steps - settings.steps) * clock.seconds_a_step())
+            seconds[name].append(time.perf_counter() - began + (steps - settings.steps) * clock.seconds_per_step())
             if not arguments.timed_steps:
                 gold = gold_by_key(task.x, task.y)
                 result = evaluate(run, task.x, task.y, gold, complete=True, device=arguments.device)
@@ -101,10 +100,9 @@ def main() -> None:
             means = np.mean(scores[name], axis=0)
             print(f"| {name} | " + " | ".join("-" if np.isnan(mean) else f"{mean:.3f}" for mean in means) + " |")
         print()
-    print("| method | seconds, median (least to most) | ratio |\n|---|---|---|")
+    print("| method | seconds, median (min to max) | ratio |\n|---|---|---|")
     for name, values in seconds.items():
-        spread = f"{np.median(values):.1f} ({min(values):.1f} to {max(values):.1f})"
-        print(f"| {name} | {spread} | {np.median(values) / base:.0f} |")
+        print(f"| {name} | {median_and_range(values)} | {np.median(values) / base:.0f} |")
 
 
 if __name__ == "__main__":

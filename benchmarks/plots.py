@@ -5,7 +5,6 @@ python benchmarks/plots.py                       from benchmarks/results to docs
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
 from kedge.report import save_figure
+from setting import new_parser
 
 HERE = Path(__file__).parent
 COLOURS = {"softmin": "#1f6f8b", "best two": "#d1495b", "top 10": "#2e8b57", "means of 150": "#8d6a9f"}
@@ -25,8 +25,8 @@ Row = dict[str, Any]
 
 
 def main() -> None:
-    """One SVG a question."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """One SVG per question."""
+    parser = new_parser(__doc__)
     parser.add_argument("--results", type=Path, default=HERE / "results")
     parser.add_argument("--out", type=Path, default=HERE.parent / "docs" / "figures")
     arguments = parser.parse_args()

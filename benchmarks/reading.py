@@ -22,13 +22,13 @@ from torch import Tensor
 
 from kedge import AnchorDiscovery
 from kedge.estimators.devices import resolve_device
-from kedge.experiments.pairs_of_spaces import PAIR_NAMES, draw_task, load_pair
 from kedge.geometry import unit
 from kedge.matching import DEFAULT_BUDGET, Match, Rows, match_csls
 from kedge.matching.problem import Problem
 from kedge.solving.alignment import fit_map, fit_model, read_rows
 from kedge.tasks import evaluate, gold_by_key
-from setting import add_data_option, describe_machine
+from paper.pairs_of_spaces import PAIR_NAMES, draw_task, load_pair
+from setting import add_data_option, describe_machine, markdown_header, markdown_row, new_parser
 
 ROUNDS = 4
 FOLDS = 5
@@ -36,8 +36,8 @@ Coordinates = Callable[[Problem, Tensor, Tensor], tuple[Tensor | Rows, Tensor | 
 
 
 def main() -> None:
-    """One row a pair of spaces and number of seeds."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """One row per pair of spaces and number of seeds."""
+    parser = new_parser(__doc__)
     add_data_option(parser)
     default = ["easy", "medium", "glove", "vit", "mobilenet", "texts", "texts-fr"]
     parser.add_argument("--pairs", nargs="+", choices=PAIR_NAMES, default=default)
@@ -49,12 +49,12 @@ def main() -> None:
     columns = ("pair", "seeds", "state", "verdict", "whitened", "kedge", "precision", "recall")
     columns += ("Found MRR", "Shared MRR", "seconds")
     columns += () if arguments.whole_only else (*READINGS, "5 folds of all true pairs")
-    print(f"{describe_machine(arguments.device)}\n\n| {' | '.join(columns)} |\n|{'---|' * len(columns)}", flush=True)
+    print(f"{describe_machine(arguments.device)}\n\n{markdown_header(columns)}", flush=True)
     for name in arguments.pairs:
         for seeds in arguments.seeds:
             for state in arguments.random_states:
                 cells = run(arguments, name, seeds, state)
-                print(f"| {' | '.join([name, str(seeds), str(state), *cells])} |", flush=True)
+                print(markdown_row([name, str(seeds), str(state), *cells]), flush=True)
 
 
 def run(arguments: argparse.Namespace, name: str, seeds: int, state: int) -> list[str]:
@@ -72,8 +72,8 @@ def run(arguments: argparse.Namespace, name: str, seeds: int, state: int) -> lis
     if arguments.whole_only:
         return cells
     device = resolve_device(arguments.device)
-    normalised = found.normalise_x(task.x), found.normalise_y(task.y)
-    x, y = (Rows.shared(torch.from_numpy(rows).to(device)) for rows in normalised)
+    normalised = found.x_.normalise(task.x), found.y_.normalise(task.y)
+    x, y = ((torch.from_numpy(rows).to(device)) for rows in normalised)
     none = torch.empty(0, dtype=torch.int64, device=device)
     problem = Problem(x, y, none, none, DEFAULT_BUDGET)
     start = tuple(torch.from_numpy(side.copy()).to(device) for side in found.pairs_.T)

@@ -10,7 +10,7 @@ The others are optional; one that is missing or fails gets a row that says why:
 
 KeOps 2.3 may crash beside a torch that brings its own C++ library; LD_PRELOAD=.../libstdc++.so.6 helps.
 
-Each is held to float64 on the first 512 rows; "error" is the greatest difference, in units of similarity. Times are of
+Each is held to float64 on the first 512 rows; "error" is the largest difference, in units of similarity. Times are of
 whole calls, taken in turns; "ready in" is what comes before: loading, compiling, tuning and a first call. TFLOP/s count
 one product (2 n m d) for each reduction, whether or not it was made anew. Memory is what a call takes beyond what was
 there: of torch's allocator on a GPU, which does not see JAX and FAISS, and of the process on a CPU. The ratio is a
@@ -19,9 +19,7 @@ time over kedge's: above 1, kedge is faster.
 
 from __future__ import annotations
 
-import argparse
 import importlib
-import json
 import math
 import os
 import sys
@@ -39,18 +37,17 @@ from torch import Tensor
 from kedge.estimators.devices import resolve_device
 from kedge.geometry import unit
 from kedge.matching import BlockedSoftmin, Precision, top_k, use_fused, using_precision
-from kedge.spaces.atomic import atomic_path
-from setting import describe_machine, forget_peak, peak_megabytes
+from setting import describe_machine, forget_peak, median_and_range, new_parser, peak_megabytes, timed, write_json
 
 SCALE = 20.0
 NEIGHBOURS = 10
 CHECKED = 512
 ITERATIONS = 5  # of a solver that cannot be asked for half of one
 SLICE = {"cuda": 10_000, "cpu": 1024}
-MOST_STORED = {"cuda": 12e9, "cpu": 2e9}  # bytes of a whole matrix; its temporaries take several times as much
+MAX_STORED = {"cuda": 12e9, "cpu": 2e9}  # bytes of a whole matrix; its temporaries take several times as much
 TOLERANCE = {"float32": 2e-5, "tf32": 1e-3, "bf16": 5e-3}
 PACKAGES = ("torch", "triton", "pykeops", "flash-sinkhorn", "POT", "ott-jax", "jax", "faiss-cpu", "faiss-gpu-cu12")
-HEADER = "| what | shape | precision | device | ms, median (least to most) | TFLOP/s | peak MB | error | ratio |"
+HEADER = "| what | shape | precision | device | ms, median (min to max) | TFLOP/s | peak MB | error | ratio |"
 
 
 class SkippedError(Exception):
@@ -78,7 +75,7 @@ class Data:
     @property
     def too_large(self) -> bool:
         """Whether a matrix of all similarities should not be stored."""
-        return 4 * len(self.a) * len(self.b) > MOST_STORED[self.device]
+        return 4 * len(self.a) * len(self.b) > MAX_STORED[self.device]
 
     def softmin(self, column: Tensor) -> Tensor:
         """A Sinkhorn half-step (512,), in units of similarity."""
@@ -111,8 +108,8 @@ Maker = Callable[[Data, str], Contender]
 
 
 def main() -> None:
-    """One table a task."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """One table per task."""
+    parser = new_parser(__doc__)
     parser.add_argument("--rows", type=int, help="of either side (50,000 on a GPU, 5,000 on a CPU)")
     parser.add_argument("--dim", type=int, default=300)
     parser.add_argument("--repeats", type=int, default=5)
@@ -138,8 +135,7 @@ def main() -> None:
                 common | {"task": task} | result for result in compare(task, data, arguments.repeats, arguments.without)
             ]
             if arguments.json:
-                with atomic_path(arguments.json) as path:
-                    path.write_text(json.dumps(results, indent=1) + "\n")
+                write_json(arguments.json, results)
 
 
 def make_data(rows: int, dim: int, device: torch.device, precision: Precision) -> Data:
@@ -214,18 +210,8 @@ def reason(problem: Exception) -> str:
     return first if isinstance(problem, SkippedError) else f"{type(problem).__name__}: {first}"
 
 
-def timed(run: Callable[[], Any]) -> tuple[float, Any]:
-    """Wall time of one call, what it leaves to a GPU included, and its answer."""
-    wait = torch.cuda.synchronize if torch.cuda.is_available() else lambda: None
-    wait()
-    began = time.perf_counter()
-    answer = run()
-    wait()
-    return time.perf_counter() - began, answer
-
-
 def peak_memory(run: Callable[[], Any], device: str) -> float | None:
-    """MB that a call takes at most: of torch on a GPU, of the process on a CPU; None where the system does not tell."""
+    """MB that a call takes at most: of torch on a GPU, of the process on a CPU; None where the system does not say."""
     forget_peak()
     before = torch.cuda.memory_allocated() / 1e6 if device == "cuda" else peak_megabytes(device)
     timed(run)
@@ -245,7 +231,7 @@ def table_row(result: dict[str, Any], kedge_result: dict[str, Any]) -> str:
     result["tflops"] = 2 * n * m * dim / middle / 1e9
     result["ratio"] = middle / kedge_result["median_ms"]
     return (
-        f"{line} {middle:.1f} ({min(times):.1f} to {max(times):.1f}) | {result['tflops']:.3g} | "
+        f"{line} {median_and_range(times)} | {result['tflops']:.3g} | "
         f"{'n/a' if memory is None else f'{memory:.0f}'} | {result['error']:.0e} | {result['ratio']:.2f} |"
     )
 

@@ -13,8 +13,6 @@ Memory of the process counts what it has read of the files too, which the system
 
 from __future__ import annotations
 
-import argparse
-import json
 import tempfile
 import time
 from pathlib import Path
@@ -24,8 +22,7 @@ import torch
 
 from kedge import AnchorDiscovery, Embeddings
 from kedge.estimators.devices import resolve_device
-from kedge.spaces.atomic import atomic_path
-from setting import StageClock, describe_machine, forget_peak, peak_megabytes
+from setting import StageClock, describe_machine, forget_peak, new_parser, peak_megabytes, write_json
 
 CLUSTERS, SEEDS = 2000, 15
 BLOCK = 65_536
@@ -33,7 +30,7 @@ BLOCK = 65_536
 
 def main() -> None:
     """Make the spaces, discover, compare."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--dim", type=int, default=300)
     parser.add_argument("--device", default="auto")
@@ -57,8 +54,7 @@ def main() -> None:
             f"process {result['process_mb']:.0f} MB, GPU {result['gpu_mb']:.0f} MB"
         )
     if arguments.json:
-        with atomic_path(arguments.json) as path:
-            path.write_text(json.dumps(results, indent=1) + "\n")
+        write_json(arguments.json, results)
 
 
 def discover(folder: Path, truth: np.ndarray, device: str, *, exact: bool = False) -> dict[str, object]:

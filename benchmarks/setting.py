@@ -1,4 +1,4 @@
-"""What the benchmarks share: where the data are, what machine it is, how much time and memory was taken."""
+"""What the benchmarks share: arguments, cases and their results, tables, scores, time and memory."""
 
 from __future__ import annotations
 
@@ -9,17 +9,26 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, fields
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from kedge import Step
 from kedge.estimators.devices import resolve_device
+from kedge.spaces.atomic import atomic_path
+
+
+def new_parser(description: str | None) -> argparse.ArgumentParser:
+    """A parser whose help is the description as it stands."""
+    return argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
 
 
 def add_data_option(parser: argparse.ArgumentParser) -> None:
@@ -36,11 +45,11 @@ def add_data_option(parser: argparse.ArgumentParser) -> None:
 
 def add_run_options(parser: argparse.ArgumentParser, states: int) -> None:
     """How many runs, where, and what is kept of them."""
-    parser.add_argument("--states", type=int, default=states, help=f"random states a cell ({states})")
+    parser.add_argument("--states", type=int, default=states, help=f"random states per case ({states})")
     parser.add_argument("--jobs", type=int, default=1, help="processes of two threads each (1)")
     parser.add_argument("--device", default="cpu")
     parser.add_argument(
-        "--out", type=Path, help="write every run as a line of JSON; runs that are there already are not done again"
+        "--out", type=Path, help="write every run as a line of JSON; runs that it already holds are not repeated"
     )
 
 
@@ -66,6 +75,74 @@ def read_results(kind: type, path: Path) -> dict[Any, dict[str, Any]]:
     """What an earlier call wrote of cases of that kind."""
     lines = map(json.loads, path.read_text().splitlines())
     return {kind(*(line[field.name] for field in fields(kind))): line for line in lines}
+
+
+def write_json(path: Path, results: Any) -> None:
+    """Write results to a file, all of them or nothing."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def markdown_header(columns: Sequence[str]) -> str:
+    """The two lines that begin a table."""
+    return f"{markdown_row(columns)}\n|{'---|' * len(columns)}"
+
+
+def markdown_row(cells: Sequence[str]) -> str:
+    """A line of a table."""
+    return f"| {' | '.join(cells)} |"
+
+
+def split_rows(
+    order: NDArray[np.int64], rows: int, shared: int, chance: np.random.Generator
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Items (k,) in random order divided into two spaces of so many rows, the first `shared` of them in both.
+
+    Returns the items of X (n,), those of Y (n,), shuffled, and for each row of X its row in Y (n,), or -1.
+    """
+    rows_x = order[:rows]
+    rows_y = chance.permutation(np.concatenate([order[:shared], order[rows : 2 * rows - shared]]))
+    place = np.full(int(order.max()) + 1, -1)
+    place[rows_y] = np.arange(len(rows_y))
+    return rows_x, rows_y, place[rows_x]
+
+
+def self_recall_and_overlap(queries: Tensor, index: Tensor, own: Tensor, k: int = 10) -> tuple[float, float]:
+    """Share of unit queries (q, d) that find their own row (q,) of an index (m, d) first, and how many of that row's k
+    nearest they find.
+    """
+    nearest, expected = ((rows @ index.T).topk(k, dim=1).indices for rows in (queries, index[own]))
+    shared = (nearest[:, :, None] == expected[:, None, :]).any(dim=2).double().mean()
+    return float((nearest[:, 0] == own).double().mean()), float(shared)
+
+
+def auroc(good: Sequence[float], bad: Sequence[float]) -> float:
+    """How often a score of the good ones is above one of the bad ones; equal ones count half."""
+    return float(np.mean([(a > b) + (a == b) / 2 for a in good for b in bad]))
+
+
+def print_verdicts(verdicts: Mapping[Any, str], success: Mapping[Any, bool]) -> None:
+    """How many of the cases with each verdict were successes."""
+    print(markdown_header(("verdict", "successes", "failures")))
+    for verdict in ("ok", "uncertain", "failed"):
+        outcomes = [success[case] for case, given in verdicts.items() if given == verdict]
+        print(f"| {verdict} | {sum(outcomes)} | {len(outcomes) - sum(outcomes)} |")
+
+
+def timed(task: Callable[[], Any]) -> tuple[float, Any]:
+    """Wall time of one call, what it leaves to a GPU included, and its answer."""
+    wait = torch.cuda.synchronize if torch.cuda.is_available() else lambda: None
+    wait()
+    began = time.perf_counter()
+    answer = task()
+    wait()
+    return time.perf_counter() - began, answer
+
+
+def median_and_range(values: Iterable[float], digits: int = 1) -> str:
+    """Such as 1.3 (1.2 to 1.9)."""
+    numbers = np.array(list(values))
+    return f"{np.median(numbers):.{digits}f} ({numbers.min():.{digits}f} to {numbers.max():.{digits}f})"
 
 
 def describe_machine(device_name: str) -> str:
@@ -100,7 +177,7 @@ def forget_peak() -> None:
 
 
 def peak_megabytes(device: str) -> float:
-    """Most memory taken so far, of the process ("cpu") or by torch on the GPU ("cuda"); NaN where nobody tells."""
+    """Peak of memory so far, of the process ("cpu") or of torch on the GPU ("cuda"); NaN where it is not known."""
     if device == "cuda":
         return torch.cuda.max_memory_allocated() / 1e6 if torch.cuda.is_available() else math.nan
     try:

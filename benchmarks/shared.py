@@ -4,14 +4,13 @@
     python benchmarks/shared.py --data DIR --pairs easy --states 1 --kinds shares   a few; many minutes on two cores
 
 Two spaces of about 4,000 rows each that share all, half, a tenth or none of their items (but for the seeds), with seeds
-and without; besides, spaces on which a verdict must fail: noise, strangers, wrong seeds, and some that were made to
+and without; besides, spaces on which a verdict must fail: noise, unrelated spaces, wrong seeds, and some made to
 provoke false confidence. 2,000 further items that neither side has seen try the map: it is *right* if it brings at
 least half as many of them to their counterpart first as a run does that was given all true pairs of as many rows.
 """
 
 from __future__ import annotations
 
-import argparse
 import zlib
 from dataclasses import dataclass
 from functools import cache
@@ -21,13 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kedge import AnchorDiscovery
-from kedge.experiments.pairs_of_spaces import load_pair
 from kedge.tasks import calibration_error, reliability
-from setting import add_data_option, add_run_options, run_cases
+from paper.pairs_of_spaces import load_pair
+from setting import add_data_option, add_run_options, auroc, new_parser, print_verdicts, run_cases, split_rows
 
-MOST, ROWS, UNSEEN = 10_000, 4000, 2000
+MAX_ITEMS, ROWS, UNSEEN = 10_000, 4000, 2000
 SHARES, SEEDS = (1.0, 0.5, 0.1, 0.0), (15, 100, 0)
 PAIRS = ("easy", "medium", "glove", "vit", "mobilenet", "texts", "texts-fr", "upgrade")
+# The names seed the draws: with others the documentation's figures would be of other spaces.
 NOISE = ("gauss-3", "gauss-5", "gauss-20", "gauss-100", "clusters", "strangers", "strangers-2")
 PROVOKED = ("garbage", "repeated", "classes", "mirrored")
 HALF = 0.5
@@ -59,7 +59,7 @@ class Task:
 
 def main() -> None:
     """Run the cases and print what the answers were worth."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     add_data_option(parser)
     kinds = ("shares", "wrong", "noise", "provoked")
     parser.add_argument("--pairs", nargs="+", default=PAIRS)
@@ -88,7 +88,7 @@ def grid(pairs: list[str], kinds: list[str], states: int) -> list[Case]:
 @cache
 def loaded(data: Path, name: str) -> tuple[Matrix, Matrix]:
     """Vectors of a pair, row by row the same thing."""
-    pair = load_pair(data, name, limit=MOST)
+    pair = load_pair(data, name, limit=MAX_ITEMS)
     return pair.x.vectors.astype(np.float32), pair.y.vectors.astype(np.float32)
 
 
@@ -108,11 +108,7 @@ def _real(x: Matrix, y: Matrix, case: Case, chance: np.random.Generator) -> Task
     seeds = len(rest) if case.seeds < 0 else case.seeds
     rows = min(ROWS, int((len(rest) - max(case.seeds, 0)) / (2 - case.share)))
     shared = min(max(int(rows * case.share), seeds), rows)
-    rows_x = rest[:rows]
-    rows_y = chance.permutation(np.concatenate([rest[:shared], rest[rows : 2 * rows - shared]]))
-    place = np.full(len(x), -1)
-    place[rows_y] = np.arange(len(rows_y))
-    truth = place[rows_x]
+    rows_x, rows_y, truth = split_rows(rest, rows, shared, chance)
     seeded = chance.permutation(shared)[:seeds]
     pairs = np.stack([seeded, truth[seeded]], axis=1)
     if case.kind == "wrong":
@@ -210,7 +206,7 @@ def run(data: Path, case: Case, device: str) -> dict[str, object]:
 
 def unseen_top_1(discovery: AnchorDiscovery, x: Matrix, y: Matrix) -> float:
     """The share of rows (u,) of X that are brought to their counterpart first, among as many of Y."""
-    similarity = discovery.shared_x(x) @ discovery.shared_y(y).T
+    similarity = discovery.x_.shared(x) @ discovery.y_.shared(y).T
     return float((similarity.argmax(axis=1) == np.arange(len(x))).mean())
 
 
@@ -288,15 +284,11 @@ def report_verdicts(results: dict[Case, dict], best: dict[tuple[str, int], float
         bad = [results[case][name][0] for case in success if not success[case]]
         if not good or not bad:
             continue
-        auroc = np.mean([(a > b) + (a == b) / 2 for a in good for b in bad])
-        print(f"\n{name}: {len(good)} successes, {len(bad)} failures; AUROC of the score {auroc:.3f}\n")
-        print("| verdict | successes | failures |\n|---|---|---|")
-        for verdict in ("ok", "uncertain", "failed"):
-            said = [case for case in success if results[case][name][1] == verdict]
-            print(f"| {verdict} | {sum(success[c] for c in said)} | {sum(not success[c] for c in said)} |")
+        print(f"\n{name}: {len(good)} successes, {len(bad)} failures; AUROC of the score {auroc(good, bad):.3f}\n")
+        print_verdicts({case: results[case][name][1] for case in success}, success)
         for case in success:
             if results[case][name][1] == "ok" and not success[case]:
-                print(f"  falsely right: {case}, score {results[case][name][0]:.2f}, unseen {results[case]['unseen']}")
+                print(f"  falsely ok: {case}, score {results[case][name][0]:.2f}, unseen {results[case]['unseen']}")
 
 
 def _mean(runs: dict[Case, dict], name: str) -> str:

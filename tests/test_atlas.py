@@ -118,7 +118,7 @@ def test_the_command_line_writes_it_and_says_how_to_open_it(run_files, tmp_path,
     assert max(max(near["ids"]) for near in table["neighbors"].to_pylist()) < len(table) == 200
 
     assert main(["export", *run_files, "-o", str(out)]) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
     assert main(["export", *run_files, "-o", str(out), "--overwrite", "--json", "--rows", "50"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told == {"out": str(out), "to": "embedding-atlas", "rows": 100, "command": opening_command(out)}

@@ -213,20 +213,22 @@ SHRINKING = """
 import os, sys
 from kedge import read_embeddings
 from kedge.cli import main as command_line
-def run():
-    space = read_embeddings(sys.argv[1])
-    os.truncate(sys.argv[1], 4096)
+path, used_by = sys.argv[1:]
+def run(*_):
+    space = read_embeddings(path)
+    os.truncate(path, 4096)
     return int(space.vectors.sum())
-if sys.argv[2] == "library":
+if used_by == "library":
     run()
-command_line.main = run
+sys.argv[1:] = ["stores"]
+command_line._run = run
 command_line.entry_point()
 """
 
 
 @linux
 @pytest.mark.parametrize("suffix", [".npy", ".safetensors"])
-def test_a_mapped_file_that_shrinks_is_told_in_one_line(tmp_path, suffix):
+def test_a_mapped_file_that_shrinks_is_named_in_one_line(tmp_path, suffix):
     path = tmp_path / f"x{suffix}"
     write_embeddings(Embeddings([str(row) for row in range(9_000)], np.ones((9_000, 16))), path)
     command = [sys.executable, "-c", SHRINKING, str(path), "command"]

@@ -247,7 +247,7 @@ def test_compare_as_json(folders, capsys):
     assert main(["compare", *folders, "--json", "--examples", "1"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert set(told) == {
-        "trust", "runs", "between", "agreed", "disputed", "settings", "remarks", "page",
+        "trust", "runs", "between", "agreed", "disputed", "settings", "remarks", "out",
     }  # fmt: skip
     assert told["trust"]["run"] == folders[0]
     assert told["trust"]["for"] == "pairs"
@@ -275,11 +275,11 @@ def test_compare_with_the_truth(folders, tmp_path, capsys):
     assert "precision  recall" in out.out
 
 
-def test_compare_says_where_none_is_to_be_trusted(run, folders, tmp_path, capsys):
+def test_compare_says_where_none_can_be_trusted(run, folders, tmp_path, capsys):
     other = judged(run, "uncertain", "failed")
     other.save(tmp_path / "uncertain")
     assert main(["compare", folders[2], str(tmp_path / "uncertain")]) == 3
-    assert "No run is to be trusted. No run found a map that is right" in capsys.readouterr().out
+    assert "No run can be trusted. No run found a map that is right" in capsys.readouterr().out
 
 
 def test_compare_refuses(folders, tmp_path, capsys):
@@ -290,11 +290,11 @@ def test_compare_refuses(folders, tmp_path, capsys):
     assert "name each once" in capsys.readouterr().err
     assert main(["compare", one, str(tmp_path)]) == 2
     assert "is no run folder" in capsys.readouterr().err
-    assert main(["compare", one, two, "--page", str(tmp_path / "page.txt")]) == 2
+    assert main(["compare", one, two, "-o", str(tmp_path / "page.txt")]) == 2
     assert "give it the suffix .html" in capsys.readouterr().err
     (tmp_path / "page.html").write_text("mine")
-    assert main(["compare", one, two, "--page", str(tmp_path / "page.html")]) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert main(["compare", one, two, "-o", str(tmp_path / "page.html")]) == 2
+    assert "already exists" in capsys.readouterr().err
     assert (tmp_path / "page.html").read_text() == "mine"
 
 
@@ -315,9 +315,9 @@ def test_the_page_needs_nothing_and_escapes_everything(run, tmp_path):
 
 def test_the_command_line_writes_the_page(folders, tmp_path, capsys):
     page = tmp_path / "page.html"
-    assert main(["compare", *folders, "--page", str(page), "--gold", "keys"]) == 2  # X and Y share no key
+    assert main(["compare", *folders, "-o", str(page), "--gold", "keys"]) == 2  # X and Y share no key
     assert not page.exists()
-    assert main(["compare", *folders, "--page", str(page)]) == 0
+    assert main(["compare", *folders, "-o", str(page)]) == 0
     assert f"page: {page}" in capsys.readouterr().out
     text = page.read_text()
     for told in ("Which of 3 runs to trust?", "Where they differ", "118 the same", "was read from another file"):

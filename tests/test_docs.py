@@ -29,7 +29,8 @@ import pytest
 
 import kedge
 from kedge import Embeddings, read_embeddings, write_embeddings
-from kedge.cli.main import build_parser, main
+from kedge.cli.main import main
+from kedge.cli.parser import build_parser
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [
@@ -136,8 +137,6 @@ def run_line(line: str, where: str, *, runs: bool) -> str:
     match words:
         case ["kedge", *arguments]:
             return run_kedge(arguments, line, where, runs=runs)
-        case ["torchrun", *rest] if " -m kedge " in line:
-            parse_kedge(rest[rest.index("kedge") + 1 :], where)
         case ["python", script, *arguments] if script.startswith(("benchmarks/", "tools/")):
             parse_benchmark(ROOT / script, arguments, where)
         case ["make", target]:
@@ -176,7 +175,7 @@ def parse_kedge(arguments: list[str], where: str) -> None:
                 pytest.fail(f"{where}: kedge {shlex.join(arguments)}\n{heard.getvalue()}")
 
 
-def verbs() -> set[str]:
+def commands() -> set[str]:
     subparsers = [action for action in build_parser()._actions if isinstance(action, argparse._SubParsersAction)]
     return set(subparsers[0].choices)
 
@@ -483,8 +482,8 @@ def test_site_builds_and_loads_nothing_from_elsewhere(tmp_path):
         path = path.with_name("index.html") if path.name == "index" else path / "index.html"
         assert (tmp_path / "site" / path).is_file(), page
     command_line = (tmp_path / "site" / "command-line" / "index.html").read_text()
-    for verb in verbs():
-        assert f'id="kedge-{verb}"' in command_line, verb
+    for command in commands():
+        assert f'id="kedge-{command}"' in command_line, command
     loaded = re.compile(
         r"""<(?:script|img|iframe|source|video|audio|embed|object)\b[^>]*\b(?:src|data)=["']?(?:https?:)?//[^>]*>"""
         r"""|<link\b(?![^>]*rel="(?:next|prev|canonical)")[^>]*href=["']?(?:https?:)?//[^>]*>"""
@@ -515,7 +514,7 @@ def pages_in(nav: Any) -> list[str]:
         ("pip install '.[nothing]'", "no extra"),
         ("python benchmarks/matching.py --colour 3", "--colour"),
         ("python benchmarks/nothing.py", "there is no"),
-        ("torchrun --nproc-per-node 2 -m kedge discover x.npz y.npz --sedes s.tsv --out RUN", "--sedes"),
+        ("torchrun --nproc-per-node 2 -m kedge discover x.npz y.npz --out RUN", "nobody knows"),
         ("kedge info nothing.npz", "exited with 2"),
         ("kedge info nothing.npz  # exits with 3", "exited with 2"),
     ],

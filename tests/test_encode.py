@@ -18,7 +18,8 @@ import torch
 from rich.console import Console
 
 from kedge import Embeddings, InputError, read_embeddings, write_embeddings
-from kedge.cli.main import build_parser, main
+from kedge.cli.main import main
+from kedge.cli.parser import build_parser
 from kedge.cli.progress import counting_bar
 from kedge.errors import MissingExtraError, NotFittedError
 from kedge.spaces.encoders import (

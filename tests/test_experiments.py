@@ -5,22 +5,27 @@ from __future__ import annotations
 import gzip
 import itertools
 import json
+import os
 import random
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import kedge
 from kedge import Embeddings, InputError, write_embeddings
 from kedge.cli.main import main
 from kedge.data import load_demo_words
-from kedge.experiments import Parts, Table
-from kedge.experiments.pairs_of_spaces import SpacePair, draw_task, load_pair, load_published_words
-from kedge.experiments.retrieval import retrieval_state
-from kedge.experiments.tables import shown, summarise
+from paper.pairs_of_spaces import SpacePair, draw_task, load_pair, load_published_words
+from paper.plan import Parts
+from paper.retrieval import retrieval_state
+from paper.tables import Table, shown, summarise
 
 
 def ignore(*_: object) -> None:
-    """Nobody is told."""
+    """Nobody listens."""
 
 
 def test_a_finished_part_is_not_done_again(tmp_path):
@@ -30,11 +35,11 @@ def test_a_finished_part_is_not_done_again(tmp_path):
         calls.append(1)
         return {"mrr": 0.5}
 
-    told = []
-    parts = Parts(tmp_path / "parts", {"data": "a"}, lambda name, finished: told.append((name, finished)))
+    begun = []
+    parts = Parts(tmp_path / "parts", {"data": "a"}, lambda name, finished: begun.append((name, finished)))
     assert parts.get("one", compute) == parts.get("one", compute) == {"mrr": 0.5}
     assert len(calls) == 1
-    assert told == [("one", False), ("one", True)]
+    assert begun == [("one", False), ("one", True)]
     Parts(tmp_path / "parts", {"data": "b"}, ignore).get("one", compute)
     assert len(calls) == 2, "other settings are other parts"
     assert len(list((tmp_path / "parts").iterdir())) == 2
@@ -152,6 +157,32 @@ def test_what_is_missing_is_said(tmp_path, capsys, monkeypatch, arguments, messa
     assert message in capsys.readouterr().err
 
 
+def reproduce_elsewhere(package: Path, cwd: Path) -> subprocess.CompletedProcess:
+    """`kedge reproduce` in a process of its own, which finds the package in that folder."""
+    return subprocess.run(
+        [sys.executable, "-m", "kedge", "reproduce", "words", "--data", "nowhere", "--no-figures"],
+        env=os.environ | {"PYTHONPATH": str(package)},
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_reproduce_works_from_a_checkout_and_says_so_elsewhere(tmp_path):
+    package = Path(kedge.__file__).parent
+    found = reproduce_elsewhere(package.parent, tmp_path)
+    assert (found.returncode, "nowhere: no such folder" in found.stderr) == (2, True), found.stderr
+    installed = tmp_path / "lib" / "site-packages"
+    installed.mkdir(parents=True)
+    (installed / "kedge").symlink_to(package)
+    refused = reproduce_elsewhere(installed, tmp_path)
+    assert refused.returncode == 2
+    message = " ".join(refused.stderr.split())
+    assert "kedge reproduce works from a checkout of kedge's source" in message
+    assert "pip install --editable" in message
+    assert "Traceback" not in refused.stderr
+
+
 def write_lines(path, lines) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with gzip.open(path, "wt", encoding="utf-8") as stream:
@@ -199,7 +230,7 @@ def test_reviews_by_transformers_models(tmp_path, capsys, made_up_reviews, make_
     assert ".64 / .43" in first.out
     assert "weighted F1" in (tmp_path / "out/reviews.md").read_text() or "Weighted F1" in first.out
     summary = json.loads((tmp_path / "out/reviews.json").read_text())["amazon"]["summary"]
-    # The first token of an untrained network tells stars apart well within a language, wherever it is trained.
+    # The first token of an untrained network separates stars well within a language, wherever it is trained.
     assert summary["scores"]["GT"]["en<-en"]["weighted_f1"]["mean"] > 0.4
     assert set(summary["scores"]) == {"GT", "Seed", "Found"}
     assert len(list((tmp_path / "out/encoded").glob("*.npy"))) == 2, "what was encoded is kept"

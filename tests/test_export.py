@@ -274,7 +274,7 @@ def test_export_replaces_a_file_only_if_asked_to(runs, tmp_path, capsys):
     file = tmp_path / "map.npz"
     file.write_bytes(b"mine")
     assert run("export", runs["centered"], "-o", file) == 2
-    assert "map.npz: is there already; choose another name, or replace it by --overwrite" in (capsys.readouterr().err)
+    assert "map.npz: already exists; choose another name, or replace it by --overwrite" in (capsys.readouterr().err)
     assert file.read_bytes() == b"mine"
     assert run("export", runs["centered"], "-o", file, "--overwrite") == 0
     assert np.load(file)["matrix"].shape == (300, 100)
@@ -308,13 +308,72 @@ def test_export_says_how_to_get_onnx(runs, tmp_path, capsys, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def test_zeros_come_out_as_nan(fitted, tmp_path):
+UNUSABLE = {
+    "zero": np.zeros(300),
+    "negative zero": np.full(300, -0.0),
+    "NaN": np.full(300, np.nan),
+    "one NaN": np.r_[np.nan, np.ones(299)],
+    "NaN at the end": np.r_[np.ones(299), np.nan],
+    "NaN among zeros": np.r_[np.zeros(299), np.nan],
+    "infinity": np.r_[np.inf, np.ones(299)],
+    "less than nothing": np.r_[np.ones(299), -np.inf],
+    "NaN and infinity": np.r_[np.inf, np.nan, np.ones(298)],
+}
+
+
+@pytest.fixture(scope="module")
+def session(fitted):
+    """The exported model in onnxruntime, as it optimises it."""
     onnxruntime = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnx")
-    (tmp_path / "map.onnx").write_bytes(export_bytes(fitted.translation(), about_translation(fitted), ".onnx"))
-    session = onnxruntime.InferenceSession(tmp_path / "map.onnx", providers=["CPUExecutionProvider"])
-    (found,) = session.run(None, {"vectors": np.zeros((1, 300), dtype=np.float32)})
-    assert np.isnan(found).all()
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4  # the error is raised, and need not be logged too
+    model = export_bytes(fitted.translation(), about_translation(fitted), ".onnx")
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+@pytest.mark.parametrize("wrong", UNUSABLE.values(), ids=UNUSABLE)
+def test_onnx_refuses_what_translate_refuses(fitted, words, session, wrong):
+    good = words[0].vectors[:5]
+    for rows in ([wrong], [*good, wrong], [wrong, *good], [*good[:2], wrong, *good[2:], wrong]):
+        vectors = np.asarray(rows, dtype=np.float32)
+        with pytest.raises(InputError, match="is a zero vector|has NaN or infinite values"):
+            fitted.translate(vectors)
+        with pytest.raises(Exception, match="vectors_must_be_finite_and_not_zero.*out of data bounds"):
+            session.run(["translated"], {"vectors": vectors})
+    (found,) = session.run(["translated"], {"vectors": good})  # it goes on
+    assert_alike(found, fitted.translate(good))
+
+
+def test_onnx_takes_all_that_translate_takes(fitted, words, session):
+    extremes = np.zeros((4, 300), dtype=np.float32)
+    extremes[0, 7], extremes[1, 7], extremes[2] = 1e-45, 3e38, 3e38  # the tiniest number, and the largest squares
+    extremes[3] = fitted.center_x_
+    (found,) = session.run(["translated"], {"vectors": extremes})
+    assert_alike(found, fitted.translate(extremes))
+    (none,) = session.run(["translated"], {"vectors": np.empty((0, 300), dtype=np.float32)})
+    assert none.shape == (0, 100)
+
+
+def test_onnx_translates_what_is_mapped_to_nothing(fitted):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    nowhere = fitted.translation()._replace(matrix=np.zeros((300, 100), dtype=np.float32))
+    model = export_bytes(nowhere, about_translation(fitted), ".onnx")
+    vectors = np.ones((2, 300), dtype=np.float32)
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    (found,) = session.run(["translated"], {"vectors": vectors})
+    assert_alike(found, nowhere.carry(vectors))
+
+
+@pytest.mark.parametrize("wrong", UNUSABLE.values(), ids=UNUSABLE)
+def test_printed_lines_refuse_what_translate_refuses(runs, words, tmp_path, capsys, monkeypatch, wrong):
+    monkeypatch.chdir(tmp_path)
+    scope: dict = {}
+    exec(lines_for(capsys, runs["centerd"], "-o", "map.npz"), scope)
+    for vectors in (wrong, [*words[0].vectors[:2], wrong]):
+        with pytest.raises(ValueError, match="vectors must be finite and not zero"):
+            scope["translate"](np.asarray(vectors, dtype=np.float32))
 
 
 def test_an_unknown_suffix_is_refused(fitted):

@@ -42,11 +42,11 @@ def fill(address: str, space: kedge.Embeddings) -> None:
 def test_a_store_is_carried(shop, run_files, words, tmp_path, capsys):
     target = f"parquet:{tmp_path / 'new'}"
     assert run("migrate", shop, target, "--run", run_files[0], "--dry-run") == 0
-    assert "would carry 500 rows of 300 numbers" in capsys.readouterr().out
+    assert "would translate 500 rows of 300 numbers" in capsys.readouterr().out
     assert not (tmp_path / "new").exists()
     assert run("migrate", shop, target, "--run", run_files[0], "--to-model", "glove", "--batch", "64") == 0
     output = capsys.readouterr().out
-    assert "500 rows carried to" in output
+    assert "500 rows translated into" in output
     assert "checked: all ids are there, " in output
     carried = kedge.read_embeddings(target)
     expected = kedge.load(run_files[0]).translate(words[0].take(range(500)), scale="raw")
@@ -57,7 +57,7 @@ def test_a_store_is_carried(shop, run_files, words, tmp_path, capsys):
     assert (said["model"], said["source"]) == ("glove", shop)
     assert payload == {"document": f"the word {words[0].keys[7]}", "place": 7}
     assert run("migrate", target, f"parquet:{tmp_path / 'third'}", "--run", run_files[0], "--back") == 0
-    assert "carried before" in capsys.readouterr().err
+    assert "translated before" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_vectors_are_not_carried_twice(rotated, tmp_path, capsys):
     fill(shop, kedge.Embeddings([str(row) for row in range(300)], x))
     assert run("migrate", shop, same, "--run", tmp_path / "square") == 0
     assert run("migrate", same, target, "--run", tmp_path / "square") == 2
-    assert "carried by this run already" in capsys.readouterr().err
+    assert "translated by this run before" in capsys.readouterr().err
     assert run("migrate", shop, shop, "--run", tmp_path / "square") == 2
     assert "the same store" in capsys.readouterr().err
 
@@ -111,8 +111,8 @@ def test_a_map_that_is_not_right_carries_nothing(words, run_files, shop, tmp_pat
     described["health"]["map"] |= {"verdict": "failed", "score": 0.0}
     (folder / "run.json").write_text(json.dumps(described))
     assert run("migrate", shop, f"parquet:{tmp_path / 'new'}", "--run", folder) == 2
-    assert "its map is not right" in capsys.readouterr().err
-    assert run("migrate", shop, f"parquet:{tmp_path / 'new'}", "--run", folder, "--anyway") == 0
+    assert "the verdict on its map is failed" in capsys.readouterr().err
+    assert run("migrate", shop, f"parquet:{tmp_path / 'new'}", "--run", folder, "--ignore-verdict") == 0
 
 
 @pytest.mark.thorough
@@ -146,7 +146,7 @@ def test_a_killed_migration_is_resumed(words, run_files, tmp_path, capsys):
     np.testing.assert_allclose(found / np.linalg.norm(found, axis=1, keepdims=True), expected, atol=1e-5)
 
 
-def test_every_verb_takes_an_address(shop, run_files, small_files, tmp_path, capsys):
+def test_every_command_takes_an_address(shop, run_files, small_files, tmp_path, capsys):
     assert run("info", shop) == 0
     assert "500 rows, 300 dimensions" in capsys.readouterr().out
     assert run("convert", shop, tmp_path / "words.npz") == 0
@@ -161,7 +161,7 @@ def test_every_verb_takes_an_address(shop, run_files, small_files, tmp_path, cap
     assert (inputs["x"]["file"], inputs["x"]["rows"]) == (small, 120)
     assert len(inputs["x"]["sha256"]) == 64
     assert run("convert", shop, f"parquet:{tmp_path / 'again'}") == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
 
 
 def test_stores_are_listed(capsys, monkeypatch):

@@ -223,7 +223,7 @@ def test_a_page_does_not_go_into_a_run(run_files, capsys):
 def test_what_a_run_was_made_with_is_cited(small_files, tmp_path):
     folder = tmp_path / "a $(run)"
     files = [*small_files[:2], "--limit", "100"]
-    command = ["discover", *files, "--anchors", "20", "--out", str(folder), "--force"]
+    command = ["discover", *files, "--anchors", "20", "--out", str(folder), "--ignore-verdict"]
     assert main([*command, "--report", str(tmp_path / "page.html")]) == 0
     page = (tmp_path / "page.html").read_text()
     for told in ("SHA-256", "fit seconds", "first rows read", "<dt>torch</dt>", "none were needed"):
@@ -287,7 +287,7 @@ def test_bad_arguments_leave_nothing(run_files, tmp_path, capsys, monkeypatch, a
 
 def test_discover_writes_it_too_and_refuses_a_bad_name_before_the_work(small_files, tmp_path, capsys):
     *files, seeds = small_files
-    command = ["discover", *files, "--seeds", seeds, "--anchors", "20", "--force"]
+    command = ["discover", *files, "--seeds", seeds, "--anchors", "20", "--ignore-verdict"]
     command += ["--out", str(tmp_path / "run")]
     assert main([*command, "--report", str(tmp_path / "page.txt")]) == 2
     assert "give it the suffix .html" in capsys.readouterr().err

@@ -307,9 +307,9 @@ def files(tmp_path_factory, turned):
     return [str(folder / name) for name in ("run", "new.npz", "old.npz")]
 
 
-def test_the_verb_tells_both_ways_and_the_worst_kinds(run_files, tmp_path, words, capsys):
+def test_the_command_prints_both_directions_and_the_worst_kinds(run_files, tmp_path, words, capsys):
     write_embeddings(words[0].take(range(200)), tmp_path / "asked.npz")
-    assert call(*run_files, "--known", "keys", "--queries", tmp_path / "asked.npz", "--least", "0.9") == 0
+    assert call(*run_files, "--known", "keys", "--queries", tmp_path / "asked.npz", "--fail-under", "0.9") == 0
     output = capsys.readouterr().out
     lines = output.splitlines()
     assert lines[0] == "known: 2000 pairs; 15 of them share a row with a seed and are left out"
@@ -321,7 +321,7 @@ def test_the_verb_tells_both_ways_and_the_worst_kinds(run_files, tmp_path, words
     assert "found itself" in lines[5]
     for way in ("queries across", "index across", "index across, your queries"):
         assert f"\n{way}, worst first" in output
-    assert lines[-1].startswith("enough: own@10 of ")
+    assert lines[-1].startswith("passed: own@10 of ")
 
 
 def test_json_has_everything(run_files, tmp_path, words, capsys):
@@ -338,33 +338,35 @@ def test_json_has_everything(run_files, tmp_path, words, capsys):
     assert told["given_queries"] is None
     judged = expected.judged()
     assert told["judged"] == {
-        "figure": "own_10", "way": judged.way, "value": judged.value, "by": "own-10", "least": None, "enough": None,
+        "metric": "own_10", "direction": judged.way, "value": judged.value, "fail_under": None, "passed": None,
     }  # fmt: skip
     assert call(*run_files, "--known", tmp_path / "known.tsv", "--strict") == 2
     assert "no-such-word" in capsys.readouterr().err
 
 
-def test_least_exits_with_3_below_it(files, broken, tmp_path, capsys):
-    assert call(*files, "--known", "keys", "--least", "1") == 0
+def test_fail_under_exits_with_3_below_it(files, broken, tmp_path, capsys):
+    assert call(*files, "--known", "keys", "--fail-under", "1") == 0
     broken.save(tmp_path / "broken")
     spaces = files[1:]
     assert call(tmp_path / "broken", *spaces, "--known", "keys") == 0  # nothing was asked for
-    assert call(tmp_path / "broken", *spaces, "--known", "keys", "--least", "0.9") == 3
+    assert call(tmp_path / "broken", *spaces, "--known", "keys", "--fail-under", "0.9") == 3
     assert "WARNING own@10 of " in capsys.readouterr().err
-    assert call(tmp_path / "broken", *spaces, "--known", "keys", "--least", "0.9", "--by", "ndcg", "--json") == 3
+    assert (
+        call(tmp_path / "broken", *spaces, "--known", "keys", "--fail-under", "0.9", "--metric", "ndcg", "--json") == 3
+    )
     judged = json.loads(capsys.readouterr().out)["judged"]
-    assert (judged["by"], judged["enough"]) == ("ndcg", False)
+    assert (judged["metric"], judged["passed"]) == ("ndcg", False)
     assert judged["value"] < 0.9
 
 
 def test_an_estimate_is_called_so(files, turned, tmp_path, capsys):
-    assert call(*files, "--least", "0.5") == 0
+    assert call(*files, "--fail-under", "0.5") == 0
     output = capsys.readouterr().out
     assert "known: no pairs" in output
     assert "ESTIMATE" in output
     assert "on seeds that it held out" in output
-    assert "enough: MRR of " in output
-    assert call(*files, "--json", "--least", "0.5", "--by", "own-1") == 3
+    assert "passed: MRR of " in output
+    assert call(*files, "--json", "--fail-under", "0.5", "--metric", "self-recall-1") == 3
     told = json.loads(capsys.readouterr().out)
     assert told["estimate"] is True
     assert told["queries_across"] is None
@@ -374,29 +376,29 @@ def test_an_estimate_is_called_so(files, turned, tmp_path, capsys):
     wrong.health_ = replace(wrong.health_, map=replace(wrong.health_.map, verdict="failed"))
     wrong.seed_is_suspect_ = np.arange(60) < 11
     wrong.save(tmp_path / "wrong")
-    assert call(tmp_path / "wrong", *files[1:], "--least", "0.1") == 3
+    assert call(tmp_path / "wrong", *files[1:], "--fail-under", "0.1") == 3
     captured = capsys.readouterr()
     assert "held out says nothing" in captured.out
     assert "MRR" not in captured.out  # figures that say nothing are not shown
-    assert "there is no figure for --by own-10" in captured.err
+    assert "there is no value of --metric self-recall-10" in captured.err
 
 
 def test_what_was_not_measured_is_told(files, turned, tmp_path, capsys):
     known = [(key, key) for key in turned[1].keys if key not in dict(turned[0].seed_keys_)][:60]
     write_table(tmp_path / "known.tsv", ("x", "y"), known)
-    assert call(*files, "--known", tmp_path / "known.tsv", "--queries", files[1], "--least", "0.9") == 0
+    assert call(*files, "--known", tmp_path / "known.tsv", "--queries", files[1], "--fail-under", "0.9") == 0
     captured = capsys.readouterr()
     assert "Index across was not measured: 100 known texts are needed" in captured.out
     assert "--queries: not used" in captured.err
-    assert call(*files, "--known", tmp_path / "known.tsv", "--least", "0.9", "--way", "index") == 3
-    assert "no figure for --by own-10 --way index" in capsys.readouterr().err
+    assert call(*files, "--known", tmp_path / "known.tsv", "--fail-under", "0.9", "--direction", "index") == 3
+    assert "no value of --metric self-recall-10 --direction index" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--known", "absent.tsv"], "no such file"),
-        (["--known", "keys", "--least", "90"], "expected a number from 0 to 1"),
+        (["--known", "keys", "--fail-under", "90"], "expected a number from 0 to 1"),
         (["--known", "keys", "--queries", "absent.npz"], "absent.npz"),
     ],
 )

@@ -12,13 +12,11 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
 
 from kedge.report import Explorer, serve, server
-
-pytest.importorskip("waitress", reason="needs waitress: pip install 'kedge[report]'")
 
 
 @pytest.fixture(scope="module")
@@ -45,9 +43,9 @@ def port(explorer):
         yield number
 
 
-def ask(port, path, method="GET"):
+def ask(port, path, method="GET", timeout=20):
     """Status, headers and body of the answer."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
     try:
         connection.request(method, path)
         answer = connection.getresponse()
@@ -63,6 +61,8 @@ def is_open(connection):
         return connection.recv(1) != b""
     except BlockingIOError:
         return True
+    except OSError:
+        return False
 
 
 def test_two_hundred_at_once_are_all_answered(port, capfd):
@@ -98,19 +98,129 @@ def test_slow_requests_keep_nobody_waiting(port):
 
 
 def test_connections_that_are_silent_are_closed(explorer, monkeypatch):
-    monkeypatch.setattr(server, "_IDLE_SECONDS", 1)
+    monkeypatch.setattr(server, "_HEAD_SECONDS", 1)
     with answering(explorer) as port, ExitStack() as stack:
-        idle, slow, used = (
+        idle, slow, dripping = (
             stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=5)) for _ in range(3)
         )
         slow.sendall(b"GET / HT")
-        used.sendall(f"GET /key?side=x&key=water HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n".encode())
-        assert used.recv(10_000).startswith(b"HTTP/1.1 200 OK")
-        assert all(map(is_open, (idle, slow, used)))
+        assert all(map(is_open, (idle, slow, dripping)))
         deadline = time.monotonic() + 15
-        while any(map(is_open, (idle, slow, used))) and time.monotonic() < deadline:
+        while any(map(is_open, (idle, slow, dripping))) and time.monotonic() < deadline:
+            with suppress(OSError):  # closed by now
+                dripping.sendall(b"G")  # a letter now and then does not keep it open
             time.sleep(0.05)
-        assert not any(map(is_open, (idle, slow, used)))
+        assert not any(map(is_open, (idle, slow, dripping)))
+
+
+def test_answers_that_nobody_takes_are_given_up(explorer, monkeypatch):
+    monkeypatch.setattr(server, "_STALLED_SECONDS", 0.5)
+    with answering(explorer) as port, socket.socket() as deaf, socket.socket() as lazy:
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        for connection, path in ((deaf, "/plotly.js"), (lazy, "/key?side=x&key=water")):
+            connection.connect(("127.0.0.1", port))
+            connection.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n".encode())
+        lazy.settimeout(20)
+        got = b""
+        while part := lazy.recv(10_000):  # it ends although this end does not close it
+            got += part
+        assert got.startswith(b"HTTP/1.1 200 OK")
+        time.sleep(2)
+        deaf.settimeout(20)
+        taken = 0
+        with suppress(ConnectionResetError):
+            while part := deaf.recv(2**20):
+                taken += len(part)
+        assert taken < len(ask(port, "/plotly.js")[2])
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /key?si", b"GET / HTTP/1.1\r\nHost: localhost\r\n"])
+def test_a_thousand_half_open_connections_stop_nobody(port, capfd, sent):
+    with ExitStack() as stack:
+        for number in range(1000):
+            half = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
+            with suppress(OSError):  # the oldest are closed to make room
+                half.sendall(sent)
+            if number % 250 == 0:
+                assert ask(port, "/key?side=x&key=water", timeout=10)[0] == 200
+        assert [ask(port, path, timeout=10)[0] for path in ("/", "/keys?text=wa", "/plotly.js")] == [200] * 3
+    assert capfd.readouterr() == ("", "")
+
+
+def test_connections_have_a_bound_and_those_that_asked_are_answered(explorer, monkeypatch):
+    monkeypatch.setattr(server, "_MAX_CONNECTIONS", 5)
+    asked, enough = threading.Semaphore(0), threading.Event()
+
+    def find(text):
+        asked.release()
+        enough.wait(20)
+        return [text]
+
+    monkeypatch.setattr(explorer, "find", find)
+    with answering(explorer) as port, ExitStack() as stack:
+
+        def connect(text=b""):
+            connection = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20))
+            connection.sendall(text)
+            return connection
+
+        question = f"GET /keys?text=wa HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n".encode()
+        asking = [connect(question) for _ in range(3)]
+        assert all(asked.acquire(timeout=20) for _ in asking)
+        idle = [connect() for _ in range(10)]
+        assert ask(port, "/key?side=x&key=water")[0] == 200
+        deadline = time.monotonic() + 15
+        while sum(map(is_open, idle)) > 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert sum(map(is_open, idle)) <= 2  # of five, three are asking
+        enough.set()
+        for connection in asking:
+            assert connection.recv(10_000).startswith(b"HTTP/1.1 200 OK")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "GET",
+        "GET /",
+        "GET / HTTP/2",
+        "GET http://[ HTTP/1.1",
+        "\xe9 / HTTP/1.1",
+        "\r\nGET / HTTP/1.1",
+        "GET / HTTP/1.1\r\n" + "\r\n".join(f"A{number}: 1" for number in range(200)),
+    ],
+)
+def test_what_is_no_request_is_refused(port, capfd, lines):
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+        connection.sendall(f"{lines}\r\n\r\n".encode("latin-1"))
+        assert b" 400 Bad Request\r\n" in connection.recv(1000)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_body_is_not_read_and_the_answer_arrives(port):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection.request("POST", "/", body=b"x" * 10**6)
+    answer = connection.getresponse()
+    assert (answer.status, set(json.loads(answer.read()))) == (501, {"error"})
+    connection.close()
+
+
+def test_what_fails_in_an_answer_is_told_to_both(explorer, monkeypatch, caplog):
+    def fail(text):
+        raise RuntimeError(f"cannot {text}")
+
+    monkeypatch.setattr(explorer, "find", fail)
+    with answering(explorer) as port:
+        status, _, body = ask(port, "/keys?text=do")
+        assert (status, set(json.loads(body))) == (500, {"error"})
+        assert ask(port, "/key?side=x&key=water")[0] == 200
+    assert "cannot do" in caplog.text
+
+
+def test_two_names_at_once_are_none(port):
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+        connection.sendall(f"GET / HTTP/1.1\r\nHost: localhost:{port}\r\nHost: evil.example\r\n\r\n".encode())
+        assert b" 403 Forbidden\r\n" in connection.recv(1000)
 
 
 def test_who_goes_away_is_no_news(port, capfd):
@@ -163,15 +273,9 @@ def test_the_threads_end_with_the_server(explorer):
     assert threading.active_count() == before
 
 
-def test_without_waitress_it_says_what_to_install(explorer, monkeypatch):
-    monkeypatch.setitem(sys.modules, "waitress", None)
-    with pytest.raises(ImportError, match=r"needs waitress: pip install 'kedge\[report\]'"):
-        serve(explorer, 0)
-
-
 SLOW = """
 import sys, threading, time
-from kedge.cli.main import main
+from kedge.cli.main import entry_point
 from kedge.report import Explorer
 
 def look_up(*_):
@@ -179,11 +283,13 @@ def look_up(*_):
     time.sleep(60)
 
 Explorer.look_up = look_up
-sys.exit(main(["explore", *sys.argv[1:], "--rows", "50"]))
+sys.argv = ["kedge", "explore", *sys.argv[1:], "--rows", "50"]
+entry_point()
 """
 
 
-def test_ctrl_c_does_not_wait_for_answers(run_files):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_who_stops_it_does_not_wait_for_answers(run_files, number):
     command = [sys.executable, "-c", SLOW, *run_files]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         told = process.stdout.readline()
@@ -191,7 +297,7 @@ def test_ctrl_c_does_not_wait_for_answers(run_files):
         with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
             connection.sendall(f"GET /key?side=x&key=water HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n".encode())
             assert process.stdout.readline() == "asked\n"
-            os.kill(process.pid, signal.SIGINT)
+            os.kill(process.pid, number)
             _, errors = process.communicate(timeout=30)
     assert process.returncode == 0, errors
     assert errors.endswith("kedge: stopped\n")

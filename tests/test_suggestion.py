@@ -65,7 +65,7 @@ def test_what_cannot_be_suggested(fitted, words):
         suggest(fitted, words[1], words[0], 5)
 
 
-def test_the_verb(run_files, tmp_path, capsys):
+def test_the_command(run_files, tmp_path, capsys):
     assert run("suggest", *run_files, "-k", "5") == 0
     named = capsys.readouterr().out.split()
     assert len(named) == 5
@@ -76,4 +76,4 @@ def test_the_verb(run_files, tmp_path, capsys):
     assert lines[0] == "key\tdoubt\tcluster"
     assert [line.split("\t")[0] for line in lines[1:]] == named
     assert run("suggest", *run_files, "-k", "5", "-o", tmp_path / "again.tsv") == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err

@@ -109,13 +109,13 @@ def test_search_shows_escapes_and_what_looks_like_markup(run_folder, spaces, cap
 
 
 @pytest.mark.parametrize(
-    "verb",
+    "command",
     [
         "info x.npz",
         "info run",
         pytest.param("check x.npz y.npz --limit 25", marks=pytest.mark.thorough),
         "evaluate run x.npz y.npz --gold keys",
-        "rehearse run x.npz y.npz --known keys --least 1",
+        "rehearse run x.npz y.npz --known keys --fail-under 1",
         "suggest run x.npz y.npz -k 100 --side x",
         "suggest run x.npz y.npz -k 5 -o suggested.tsv",
         "translate run x.npz -o in-y.npz",
@@ -131,10 +131,10 @@ def test_search_shows_escapes_and_what_looks_like_markup(run_folder, spaces, cap
     ],
 )
 @pytest.mark.parametrize("as_json", [False, True], ids=["text", "json"])
-def test_no_verb_prints_data_as_they_are(verb, as_json, run_folder, tmp_path, capsys):
+def test_no_command_prints_data_as_they_are(command, as_json, run_folder, tmp_path, capsys):
     inputs, outputs = run_folder.parent, tmp_path / EVIL
     outputs.mkdir()
-    given = [inputs / word if word in INPUTS else outputs / word if "." in word else word for word in verb.split()]
+    given = [inputs / word if word in INPUTS else outputs / word if "." in word else word for word in command.split()]
     assert run(*given, *["--json"] * as_json) in (0, 3)
     printed = capsys.readouterr()
     assert_harmless(*printed)
@@ -149,8 +149,8 @@ def test_a_run_of_somebody_else_cannot_forge_its_verdict(run_folder, spaces, tmp
         about["health"][answer]["reason"] = f"\x1b[2Jgood\n{FORGED} [bold]yes[/bold] [/]"
         about["health"][answer]["advice"] = f"\x1b]0;x\x07\n{FORGED}"
     (copy / "run.json").write_text(json.dumps(about))
-    for verb in (["info", copy], ["evaluate", copy, *spaces, "--gold", "keys"]):
-        assert run(*verb) == 0
+    for command in (["info", copy], ["evaluate", copy, *spaces, "--gold", "keys"]):
+        assert run(*command) == 0
         printed = capsys.readouterr()
         assert_harmless(*printed)
         assert r"\x1b[2Jgood\nALIGNED [bold]yes[/bold] [/]" in printed.out
@@ -158,23 +158,23 @@ def test_a_run_of_somebody_else_cannot_forge_its_verdict(run_folder, spaces, tmp
 
 @pytest.mark.parametrize("evil", HOSTILE)
 def test_errors_quote_what_they_complain_about(evil, spaces, capsys):
-    for verb in (
+    for command in (
         ["info", f"gone{evil}.npz".replace("\x00", "")],
         ["search", f"gone{evil}".replace("\x00", ""), *spaces, "a"],
         [evil],
         ["info", "a", evil],
         ["discover", *spaces, "--out", "o", "--method", evil],
     ):
-        assert exit_code(*verb) == 2
+        assert exit_code(*command) == 2
         printed = capsys.readouterr()
         assert_harmless(*printed)
         assert printed.err.count("\n") == 1
 
 
-def test_verbs_have_no_other_way_to_print():
+def test_commands_have_no_other_way_to_print():
     ways = re.compile(r"\.print\(|\bprint\(|sys\.std|Console\b")
     known = {"output.py", "progress.py", "main.py", "completion.py"}
-    files = [file for file in Path(output.__file__).parent.glob("*.py") if file.name not in known]
+    files = [file for file in Path(output.__file__).parent.rglob("*.py") if file.name not in known]
     assert not [file.name for file in files if ways.search(file.read_text())]
 
 
@@ -197,8 +197,8 @@ def test_files_keep_keys_as_they_are(run_folder, spaces, tmp_path):
 def test_colours_of_its_own_remain_on_a_terminal(fitted, monkeypatch, capsys):
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm-256color")
-    output.say_health(fitted.health_)
-    output.say(("title\x1b[2J", "bold"), "\n", HOSTILE[0])
+    output.print_health(fitted.health_)
+    output.print_line(("title\x1b[2J", "bold"), "\n", HOSTILE[0])
     output.warn("\x1b[2J")
     output.note("\x9b")
     output.print_table(("key\x1b[2J", "n"), [(key, "1") for key in HOSTILE])
@@ -224,7 +224,7 @@ def test_half_characters_of_a_file_name_can_be_printed(capsys):
     """Names of files need not be UTF-8; Python holds their bytes as lone surrogates."""
     assert run("info", "caf\udce9.npz") == 2
     assert r"caf\udce9.npz: no such file" in capsys.readouterr().err
-    output.say("caf\udce9")
+    output.print_line("caf\udce9")
     assert capsys.readouterr().out == "caf\\udce9\n"
 
 
@@ -254,7 +254,7 @@ def test_pairs_of_a_run_are_exported_as_a_safe_table(run_files, tmp_path, capsys
     assert "--spreadsheet-safe is for tables" in capsys.readouterr().err
 
 
-def test_verbs_write_safe_tables(tmp_path, small_files):
+def test_commands_write_safe_tables(tmp_path, small_files):
     x, y = (read_embeddings(file) for file in small_files[:2])
     for name, space in (("x.npz", x), ("y.npz", y)):
         write_embeddings(Embeddings([f"=cmd|{key}" for key in space.keys], space.vectors), tmp_path / name)
@@ -277,13 +277,13 @@ def test_verbs_write_safe_tables(tmp_path, small_files):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["discver"], "argument VERB: invalid choice: 'discver'; did you mean 'discover'? See `kedge --help`"),
+        (["discver"], "argument COMMAND: invalid choice: 'discver'; did you mean 'discover'? See `kedge --help`"),
         (["encode", "txt"], "did you mean 'text'? See `kedge encode --help`"),
         (["discover", "a", "b", "--out", "c", "--method", "papr"], "'papr'; did you mean 'paper'?"),
-        (["qqqq"], "invalid choice: 'qqqq'; choose from demo, discover, "),
+        (["qqqq"], "invalid choice: 'qqqq'; choose from demo, check, "),
     ],
 )
-def test_verbs_and_choices(arguments, told, capsys):
+def test_commands_and_choices(arguments, told, capsys):
     assert exit_code(*arguments) == 2
     assert told in capsys.readouterr().err
 
@@ -343,9 +343,9 @@ def script(shell: str, folder: Path, capsys) -> Path:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_script_is_valid_and_knows_every_verb(shell, completions, capsys):
+def test_the_script_is_valid_and_knows_every_command(shell, completions, capsys):
     path = script(shell, completions, capsys)
-    assert all(verb in path.read_text() for verb in ("discover", "rehearse", "print-completion", "spreadsheet-safe"))
+    assert all(word in path.read_text() for word in ("discover", "rehearse", "print-completion", "spreadsheet-safe"))
     if not shutil.which(shell):
         pytest.skip(f"needs {shell}")
     subprocess.run([shell, "-n", path], check=True, timeout=60)
@@ -355,7 +355,7 @@ def test_the_script_is_valid_and_knows_every_verb(shell, completions, capsys):
     ("words", "completed"),
     [
         (["disc"], ["discover"]),
-        (["discover", "--seed"], ["--seeds"]),
+        (["discover", "--seed"], ["--seeds", "--seed-format"]),
         (["discover", "--method", ""], ["alternate", "paper"]),
         (["encode", ""], ["images", "text"]),
         (["info", "wor"], ["words.npz"]),

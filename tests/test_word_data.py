@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kedge import AnchorDiscovery
-from kedge.experiments.pairs_of_spaces import draw_task, load_pair
 from kedge.tasks import evaluate, gold_by_key
+from paper.pairs_of_spaces import draw_task, load_pair
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""What the verbs write: nothing is lost, and what cannot be written is told in one line."""
+"""What the commands write: nothing is lost, and what cannot be written is named in one line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from kedge import Embeddings, read_embeddings, write_embeddings
-from kedge.cli.main import build_parser, main
+from kedge.cli.main import main
+from kedge.cli.parser import build_parser
 from kedge.errors import OutputError
 from kedge.estimators import load
 from kedge.spaces.pairs import write_table
@@ -25,7 +26,7 @@ WORDS = [first + second for first in "abcdefghij" for second in "klmnopqrst"]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, small_files) -> Path:
-    """A run, the files it is from, and what else a verb reads."""
+    """A run, the files it is from, and what else a command reads."""
     path = tmp_path_factory.mktemp("writing")
     for file in small_files:
         shutil.copy(file, path)
@@ -40,7 +41,7 @@ def folder(tmp_path_factory, small_files) -> Path:
     return path
 
 
-VERBS = {
+COMMANDS = {
     "convert": "convert x.npz OUT.npz",
     "translate": "translate run x.npz -o OUT.npz",
     "project": "project run X x.npz -o OUT.npz",
@@ -59,13 +60,13 @@ VERBS = {
 THOROUGH = {"encode", "export onnx", "report", "plot", "stitch", "discover --report"}
 
 
-def verbs(names=VERBS):
+def commands(names=COMMANDS):
     marks = {name: [pytest.mark.thorough] if name in THOROUGH else [] for name in names}
-    return [pytest.param(VERBS[name], id=name, marks=marks[name]) for name in names]
+    return [pytest.param(COMMANDS[name], id=name, marks=marks[name]) for name in names]
 
 
 def run(folder: Path, out: Path, command: str, *more: str) -> tuple[int, Path]:
-    """The exit code of a verb, and what it was to write."""
+    """The exit code of a command, and what it was to write."""
     words = [word.replace("OUT", str(out / "out")) for word in command.split()]
     target = next(Path(word) for word in words if word.startswith(str(out)))
     words = [str(out / word) if word == "run-new" else word for word in words]
@@ -78,7 +79,7 @@ def everything_in(folder: Path) -> dict[str, bytes | None]:
 
 @contextmanager
 def files_of_at_most(size: int):
-    """As on a full disk, files cannot grow beyond this; the reason is told as another one."""
+    """As on a full disk, files cannot grow beyond this; the reason that is given is another one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -87,7 +88,7 @@ def files_of_at_most(size: int):
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def told_last(capsys) -> str:
+def last_line(capsys) -> str:
     err = capsys.readouterr().err
     assert "Traceback" not in err
     assert err.count("error:") == 1
@@ -99,18 +100,18 @@ def test_a_file_that_cannot_be_written_is_named_with_the_reason(folder, tmp_path
     out = tmp_path / f"out{suffix}"
     with files_of_at_most(1000):
         assert main(["convert", str(folder / "x.npz"), str(out)]) == 2
-    assert told_last(capsys) == (
+    assert last_line(capsys) == (
         f"kedge: error: {out}: could not be written (File too large); nothing half-written is left"
     )
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("command", verbs())
-def test_what_a_verb_cannot_write_is_named_with_the_reason(folder, tmp_path, capsys, command):
+@pytest.mark.parametrize("command", commands())
+def test_what_a_command_cannot_write_is_named_with_the_reason(folder, tmp_path, capsys, command):
     with files_of_at_most(300):
         code, out = run(folder, tmp_path, command)
     assert code == 2
-    error = told_last(capsys)
+    error = last_line(capsys)
     named = {"encode": f"{out}.partial/", "discover": tmp_path}.get(command.split()[0], out)  # what is kept on the way
     assert error.startswith(f"kedge: error: {named}")
     assert error.endswith(": could not be written (File too large); nothing half-written is left")
@@ -136,7 +137,7 @@ def test_a_store_in_files_that_cannot_be_written_is_not_there(folder, tmp_path, 
     pytest.importorskip(address.partition(":")[0].replace("parquet", "pyarrow"))
     with files_of_at_most(1000):
         assert main(["convert", str(folder / "x.npz"), address.replace("OUT", str(tmp_path / "out"))]) == 2
-    assert "could not be written (File too large)" in told_last(capsys)
+    assert "could not be written (File too large)" in last_line(capsys)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -152,7 +153,7 @@ def test_a_full_disk(folder, tmp_path, capsys):
     try:
         for out in (*(disk / f"out{suffix}" for suffix in FORMATS), f"parquet:{disk / 'out'}"):
             assert main(["convert", str(folder / "x.npz"), str(out)]) == 2
-            error = told_last(capsys)
+            error = last_line(capsys)
             assert error.startswith(f"kedge: error: {str(out).removeprefix('parquet:')}")
             assert error.endswith("could not be written (No space left on device); nothing half-written is left")
             assert list(disk.iterdir()) == []
@@ -165,12 +166,12 @@ def test_a_full_disk_under_stdout(monkeypatch, capsys):
     full = Path("/dev/full").open("w")  # noqa: SIM115 - to close it fails as well
     monkeypatch.setattr(sys, "stdout", full)
     assert main(["stores", "--json"]) == 2
-    assert told_last(capsys) == "kedge: error: standard output: No space left on device"
+    assert last_line(capsys) == "kedge: error: standard output: No space left on device"
     with suppress(OSError):
         full.close()
 
 
-@pytest.mark.parametrize("command", verbs())
+@pytest.mark.parametrize("command", commands())
 def test_what_is_there_is_replaced_only_if_asked_for(folder, tmp_path, capsys, command):
     out = tmp_path / f"out{Path(command.split()[-1]).suffix}"
     if out.suffix:
@@ -181,30 +182,30 @@ def test_what_is_there_is_replaced_only_if_asked_for(folder, tmp_path, capsys, c
     if "discover" not in command:  # refused before anything is read
         command = command.replace("x.npz", "not-there.npz")
     assert run(folder, tmp_path, command)[0] == 2
-    assert told_last(capsys) == (
-        f"kedge: error: {out}: is there already; choose another name, or replace it by --overwrite"
+    assert last_line(capsys) == (
+        f"kedge: error: {out}: already exists; choose another name, or replace it by --overwrite"
     )
     assert everything_in(tmp_path) == before
     assert run(folder, tmp_path, command.replace("not-there.npz", "x.npz"), "--overwrite")[0] == 0
     assert everything_in(tmp_path) != before
 
 
-# Verbs without the option, and why: those that write nothing, or print it.
+# Commands without the option, and why: those that write nothing, or print it.
 SILENT = {"check", "explore", "evaluate", "rehearse", "search", "info", "stores"}
 # These are made to be run again: they replace what an earlier one left, or go on with it, and nothing else.
 REPEATED = {"demo", "reproduce", "migrate"}
 
 
-def test_one_option_says_so_for_all_verbs():
+def test_one_option_says_so_for_all_commands():
     (choices,) = (action.choices for action in build_parser()._actions if isinstance(action.choices, dict))
     for name, parser in choices.items():
         kinds = [action.choices for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
         for each in kinds[0].values() if kinds else [parser]:
-            told = [action.help for action in each._actions if "--overwrite" in action.option_strings]
+            helps = [action.help for action in each._actions if "--overwrite" in action.option_strings]
             if name in SILENT | REPEATED:
-                assert told == []
+                assert helps == []
             else:
-                assert told == ["replace what is there already, but nothing that is read"], name
+                assert helps == ["replace an output that already exists, but nothing that is read"], name
 
 
 @pytest.mark.parametrize(
@@ -226,8 +227,8 @@ def test_one_option_says_so_for_all_verbs():
         ("stitch run --train a.npz --labels t.tsv --predict y.npz -o t.tsv", "t.tsv"),
         ("encode text t.txt --model b.npy -o b.npy", "b.npy"),
         ("discover a.npz y.npz --seeds run/seeds.tsv --out run", "run"),
-        ("compare run run --gold gold.html --page gold.html", "gold.html"),
-        ("migrate a.npz new.npz --run run --skip-bad a.npz --resume --anyway", "a.npz"),
+        ("compare run run --gold gold.html -o gold.html", "gold.html"),
+        ("migrate a.npz new.npz --run run --skip-bad a.npz --resume --ignore-verdict", "a.npz"),
     ],
 )
 def test_nothing_is_written_onto_what_is_read(folder, tmp_path, monkeypatch, capsys, command, onto):
@@ -248,7 +249,7 @@ def test_nothing_is_written_onto_what_is_read(folder, tmp_path, monkeypatch, cap
     before = everything_in(tmp_path)
     for more in ([], ["--overwrite"]) if "--resume" not in command else ([],):
         assert main(command.split() + more) == 2
-        error = told_last(capsys)
+        error = last_line(capsys)
         assert error.endswith(": is read here too, and is not overwritten; choose another name")
         assert Path(error.removeprefix("kedge: error: ").partition(": is read")[0]).resolve() == Path(onto).resolve()
     assert everything_in(tmp_path) == before
@@ -258,10 +259,10 @@ def test_keys_beside_a_matrix_are_not_overwritten_either(folder, tmp_path, capsy
     keys = tmp_path / "out.keys.txt"
     keys.write_text("mine\n")
     assert run(folder, tmp_path, "convert x.npz OUT.npy")[0] == 2
-    assert f"{keys}: is there already; choose another name, or replace it by --overwrite" in told_last(capsys)
-    migrated = [str(folder / "x.npz"), str(tmp_path / "out.npy"), "--run", str(folder / "run"), "--anyway"]
+    assert f"{keys}: already exists; choose another name, or replace it by --overwrite" in last_line(capsys)
+    migrated = [str(folder / "x.npz"), str(tmp_path / "out.npy"), "--run", str(folder / "run"), "--ignore-verdict"]
     assert main(["migrate", *migrated]) == 2
-    assert f"{keys}: is there already; choose another name" in told_last(capsys)
+    assert f"{keys}: is there already; choose another name" in last_line(capsys)
     assert keys.read_text() == "mine\n"
     assert run(folder, tmp_path, "convert x.npz OUT.npy", "--overwrite")[0] == 0
     assert keys.read_text().startswith("r0\nr1\n")
@@ -275,8 +276,8 @@ def test_a_store_that_is_there_is_never_replaced(folder, tmp_path, capsys):
     for more in ([], ["--overwrite"]):
         # Asked before anything is read: the first file is not even there.
         assert main(["convert", str(folder / "not-there.npz"), address, *more]) == 2
-        assert told_last(capsys) == (
-            f"kedge: error: {address}: is there already; choose another name, or delete it with its own client"
+        assert last_line(capsys) == (
+            f"kedge: error: {address}: already exists; choose another name, or delete it with its own client"
         )
     assert everything_in(tmp_path) == before
 

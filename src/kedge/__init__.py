@@ -8,8 +8,7 @@
 Names load what they need when first used, so that `import kedge` and `kedge --help` are quick.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING
+TYPE_CHECKING = False  # not from typing, whose import takes longer than all of this
 
 __version__ = "0.1.0"
 
@@ -84,6 +83,8 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name not in _HOME:
         raise AttributeError(f"module 'kedge' has no attribute {name!r}")
+    from importlib import import_module
+
     return getattr(import_module(_HOME[name]), name)
 
 

@@ -6,13 +6,21 @@ import difflib
 from collections.abc import Collection
 from itertools import islice
 
+from kedge.masking import mask
+
 # Of more names than this the first are compared, and of longer words none: the cost is bounded, whatever is asked for.
 _MOST_NAMES = 50_000
 _LONGEST_WORD = 64
 
 
 class KedgeError(Exception):
-    """Base of every error kedge raises on purpose."""
+    """Base of every error kedge raises on purpose; as text it shows no password, whatever it quotes."""
+
+    def __str__(self) -> str:
+        return mask(super().__str__())
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self)!r})"
 
 
 class InputError(KedgeError, ValueError):
@@ -23,7 +31,7 @@ class OutputError(KedgeError, OSError):
     """Something cannot be written, as where a disk is full: `filename` says what, `strerror` why."""
 
     def __str__(self) -> str:
-        return f"{self.filename}: could not be written ({self.strerror}); nothing half-written is left"
+        return mask(f"{self.filename}: could not be written ({self.strerror}); nothing half-written is left")
 
 
 class NotFittedError(KedgeError, AttributeError):

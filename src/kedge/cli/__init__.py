@@ -1,1 +1,4 @@
-"""The command line: one small file a verb."""
+"""The command line: one small file per command, in one folder per group of `kedge --help`; here is what they share.
+
+May import every other part of kedge, and does so inside functions, so that `kedge --help` stays quick.
+"""

@@ -1,4 +1,4 @@
-"""Arguments that several verbs share."""
+"""Arguments that several commands share."""
 
 from __future__ import annotations
 
@@ -12,35 +12,36 @@ if TYPE_CHECKING:
     from kedge.spaces.stores import Address
 
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
+PAIR_FORMATS = {"keys": "key", "rows": "row"}
+"""What a pair file may hold, and what `read_pairs` calls it."""
 FORMATS = ".vec .txt .bin (each also .gz), .npz, .npy, .safetensors, .parquet or .h5ad"
 
 
-def add_verb(
-    verbs: Any, name: str, run: Callable[[argparse.Namespace], int], summary: str, examples: str
+def add_command(
+    commands: Any, name: str, run: Callable[[argparse.Namespace], int], line: str, description: str, examples: str
 ) -> argparse.ArgumentParser:
-    """A parser for one verb, with examples under its help, that will call `run`."""
-    parser: argparse.ArgumentParser = verbs.add_parser(
-        name,
-        help=summary[0].lower() + summary[1:].rstrip("."),
-        description=summary,
-        epilog=f"examples:\n{examples}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    """A parser for one command that will call `run`; `line` is what the list of commands says of it."""
+    parser = _add_parser(commands, name, line, description, examples)
     parser.set_defaults(run=run)
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
     return parser
 
 
-def add_verb_group(verbs: Any, name: str, summary: str, description: str, examples: str, kind: str) -> Any:
-    """A parser for a verb that comes in several kinds, to which `add_verb` adds them."""
-    parser: argparse.ArgumentParser = verbs.add_parser(
+def add_command_group(commands: Any, name: str, line: str, description: str, examples: str, kind: str) -> Any:
+    """A parser for a command that comes in several kinds, to which `add_command` adds them."""
+    parser = _add_parser(commands, name, line, description, examples)
+    return parser.add_subparsers(title=f"{kind}s", metavar=kind.upper(), required=True)
+
+
+def _add_parser(commands: Any, name: str, line: str, description: str, examples: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(
         name,
-        help=summary,
+        help=line,
         description=description,
         epilog=f"examples:\n{examples}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    return parser.add_subparsers(title=f"{kind}s", metavar=kind.upper(), required=True)
+    return parser
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +52,7 @@ def add_run(parser: argparse.ArgumentParser) -> None:
 def add_spaces(parser: argparse.ArgumentParser) -> None:
     """The two spaces."""
     parser.add_argument("x", metavar="X", type=space_name, help=f"source space: {FORMATS}; or a store (`kedge stores`)")
-    parser.add_argument("y", metavar="Y", type=space_name, help="target space, likewise")
+    parser.add_argument("y", metavar="Y", type=space_name, help="target space, same formats")
 
 
 def add_limit(parser: argparse.ArgumentParser) -> None:
@@ -77,16 +78,31 @@ def add_random_state(parser: argparse.ArgumentParser) -> None:
 
 
 def add_output(parser: argparse.ArgumentParser, *, stores: bool = True) -> None:
-    """The file to write, or a new store, and whether what is there may go."""
+    """The file to write, or a new store, and whether it may be replaced."""
     kind, more = (space_name, "; or a new store") if stores else (Path, "")
     parser.add_argument("-o", "--out", metavar="OUT", type=kind, required=True, help=f"file to write: {FORMATS}{more}")
     add_overwrite(parser)
 
 
+class _SetIfGiven(argparse.Action):
+    """Leaves alone what another option has set, where no name is given here."""
+
+    def __call__(self, _: argparse.ArgumentParser, namespace: argparse.Namespace, value: Any, *__: Any) -> None:
+        if value is not None:
+            setattr(namespace, self.dest, value)
+
+
+def add_target(parser: argparse.ArgumentParser, name: str, purpose: str) -> None:
+    """What a command writes that names it after its input, as `cp` does; -o does as well."""
+    group = parser.add_mutually_exclusive_group(required=True)
+    group.add_argument(name, metavar=name.upper(), type=space_name, nargs="?", action=_SetIfGiven, help=purpose)
+    group.add_argument("-o", "--out", dest=name, metavar=name.upper(), type=space_name, help="the same")
+
+
 def add_overwrite(parser: argparse.ArgumentParser) -> None:
-    """Whether what is there already may go; to ask is for `require_free` in `writing.py`."""
+    """Whether an output that already exists may be replaced, which `require_free` in `output_files.py` asks."""
     parser.add_argument(
-        "--overwrite", action="store_true", help="replace what is there already, but nothing that is read"
+        "--overwrite", action="store_true", help="replace an output that already exists, but nothing that is read"
     )
 
 
@@ -102,10 +118,21 @@ def add_spreadsheet_safe(parser: argparse.ArgumentParser) -> None:
 def space_name(text: str) -> Path | Address:
     """The name of a file, or the address of a store."""
     from kedge.errors import InputError
-    from kedge.spaces.stores.address import as_address, is_address
+    from kedge.spaces.stores.address import as_address, file_name, is_address
 
     try:
-        return as_address(text) if is_address(text) else Path(text)
+        return as_address(text) if is_address(text) else file_name(text)
+    except InputError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def path_name(text: str) -> Path:
+    """The name of a file or folder; the address of a store is none."""
+    from kedge.errors import InputError
+    from kedge.spaces.stores.address import file_name
+
+    try:
+        return file_name(text)
     except InputError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 

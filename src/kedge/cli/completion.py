@@ -1,4 +1,4 @@
-"""Completion of verbs, options and file names by the shell; the script is made from the parser, by shtab."""
+"""Completion of commands, options and file names by the shell; the script is made from the parser, by shtab."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def add_completion(parser: argparse.ArgumentParser) -> None:
         "--print-completion",
         action=_PrintCompletion,
         choices=_SHELLS,
-        help="print a script that completes verbs, options and files in this shell, and exit",
+        help="print a script that completes commands, options and files in this shell, and exit",
     )
 
 
@@ -36,9 +36,9 @@ class _PrintCompletion(argparse.Action):
 
 
 def _all_actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """The arguments and options of a parser and of its verbs."""
+    """The arguments and options of a parser and of its commands."""
     for action in parser._actions:
         yield action
         if isinstance(action, argparse._SubParsersAction):
-            for verb in action.choices.values():
-                yield from _all_actions(verb)
+            for command in action.choices.values():
+                yield from _all_actions(command)

@@ -1,4 +1,4 @@
-"""What the verbs print: results on stdout, everything else on stderr, and nothing that commands the terminal."""
+"""What the commands print: results on stdout, everything else on stderr, and nothing that commands the terminal."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from rich.table import Table
 from rich.text import Text
 
 from kedge.cli.escaping import shown, shown_in_json
+from kedge.masking import mask
 
 if TYPE_CHECKING:
     from kedge.judging.health import Health
 
 _COLOURS = {"ok": "green", "uncertain": "yellow", "failed": "red"}
-_WIDEST = 1000
+_MAX_WIDTH = 1000
 
 
 def one_line(*parts: str | tuple[str, str]) -> Text:
@@ -44,19 +45,19 @@ def notes() -> Console:
     return _Console(stderr=True)
 
 
-def say(*parts: str | tuple[str, str]) -> None:
+def print_line(*parts: str | tuple[str, str]) -> None:
     """One line of the result on stdout, of texts and (text, style); without colour when that is no terminal."""
     _Console().print(one_line(*parts))
 
 
 def note(message: str) -> None:
     """One line for the log, on stderr."""
-    notes().print(one_line("kedge: ", message))
+    notes().print(one_line("kedge: ", mask(message)))
 
 
 def warn(message: str) -> None:
     """One line on stderr that is not to be overlooked."""
-    notes().print(one_line(("WARNING", "bold red"), " ", message))
+    notes().print(one_line(("WARNING", "bold red"), " ", mask(message)))
 
 
 def print_json(value: Mapping[str, Any]) -> None:
@@ -74,25 +75,25 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     for row in rows:
         table.add_row(*map(one_line, row))
     console = _Console()
-    needed = Measurement.get(console, console.options.update(max_width=_WIDEST), table).maximum
+    needed = Measurement.get(console, console.options.update(max_width=_MAX_WIDTH), table).maximum
     console.width = max(needed, console.width)  # a line too long wraps, and nothing is cut off
     console.print(table)
 
 
-def say_health(health: Health) -> None:
+def print_health(health: Health) -> None:
     """Both answers, a line each, and what is shared."""
     for begin, answer in (("Map: ", health.map), ("Pairs: ", health.pairs)):
         verdict = (answer.verdict.upper(), f"bold {_COLOURS[answer.verdict]}")
-        say(begin, verdict, f" ({answer.score:.2f}): {answer.reason}")
-    say(f"In both: {health.overlap}.")
+        print_line(begin, verdict, f" ({answer.score:.2f}): {answer.reason}")
+    print_line(f"In both: {health.overlap}.")
 
 
-def tell_page(path: Path) -> None:
+def print_page(path: Path) -> None:
     """Where a page is that has been written, on stdout."""
-    say(f"page: {path} (open it in a browser)")
+    print_line(f"page: {path} (open it in a browser)")
 
 
-def command() -> str:
+def kedge_command() -> str:
     """How to call kedge again from here: by name, or by path where it is not on the PATH."""
     if shutil.which("kedge"):
         return "kedge"

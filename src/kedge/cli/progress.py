@@ -33,7 +33,7 @@ _LABELS = {
 
 
 class _Rate(ProgressColumn):
-    """How many a second."""
+    """How many per second."""
 
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
@@ -57,7 +57,7 @@ def _bars(console: Console, *more: ProgressColumn) -> Progress:
 
 @contextmanager
 def progress_bar() -> Iterator[OnStep]:
-    """Yield a callback for `on_step` that says what is being tried, and draws one bar a stage of it."""
+    """Yield a callback for `on_step` that says what is being tried, and draws one bar for each stage of it."""
     console = notes()
     with _bars(console, TextColumn("{task.fields[figures]}", markup=False)) as progress:
         tasks: dict[tuple[str, str], TaskID] = {}
@@ -83,7 +83,7 @@ def progress_bar() -> Iterator[OnStep]:
 
 @contextmanager
 def counting_bar(label: str, *, rate: bool = False) -> Iterator[Callable[[int, int], None]]:
-    """Yield a callback that is told how many are done, and of how many; with `rate` the bar shows how many a second."""
+    """Yield a callback that takes how many are done, and of how many; with `rate` the bar shows how many per second."""
     with _bars(notes(), *([_Rate()] if rate else [])) as progress:
         task = progress.add_task(shown(label), total=None)
 

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from kedge.errors import InputError
-from kedge.estimators.devices import Loaded, load_normalised, refuse_one_direction, resolve_device, to_numpy
+from kedge.estimators.devices import MAX_AXES, Loaded, load_space, resolve_device, to_numpy
 from kedge.estimators.findings import Findings, learn_findings
 from kedge.estimators.fitted import FittedDiscovery
 from kedge.estimators.inputs import RandomState, as_anchor_rows, as_random_state
@@ -242,7 +242,7 @@ class AnchorDiscovery(FittedDiscovery):
                 chosen,
                 alignment,
                 judged,
-                Centers(loaded_x.center, loaded_y.center),
+                Centers(loaded_x.center_in_axes, loaded_y.center_in_axes),
                 self.min_confidence,
                 generator,
                 log.aside(),
@@ -250,7 +250,8 @@ class AnchorDiscovery(FittedDiscovery):
             )
         self.history_, self.n_iter_ = tuple(log.history), len(log.history)
         self._learn(problem, chosen, alignment, findings)
-        self._learn_sides(problem, chosen, findings, loaded_x, loaded_y)
+        self._learn_maps(findings, loaded_x.axes, loaded_y.axes)
+        self._learn_sides(given, findings, loaded_x, loaded_y)
         self._name(given.x, given.y)
         self.provenance_ = {}
         return self
@@ -288,13 +289,22 @@ class AnchorDiscovery(FittedDiscovery):
         """The rows of both spaces on the device, and the problem that they and the seeds are."""
         exact = self.exact or self.method == "paper" or exact_is_quick(len(given.x), len(given.y), device)
         dtype = torch.float32 if exact else torch.float16
+        max_axes = None if self.method == "paper" else MAX_AXES  # as printed
         loaded_x, loaded_y = (
-            load_normalised(space.vectors, device, center=self.center, dtype=dtype) for space in (given.x, given.y)
+            load_space(space.vectors, device, name, center=self.center, dtype=dtype, max_axes=max_axes)
+            for space, name in ((given.x, "x"), (given.y, "y"))
         )
-        refuse_one_direction(loaded_x.rows, "x")
-        refuse_one_direction(loaded_y.rows, "y")
         seeds_x, seeds_y = torch.from_numpy(given.seeds.T.copy()).to(device)
-        problem = Problem(loaded_x.rows, loaded_y.rows, seeds_x, seeds_y, self.memory_budget, self.center, exact)
+        problem = Problem(
+            loaded_x.rows,
+            loaded_y.rows,
+            seeds_x,
+            seeds_y,
+            self.memory_budget,
+            self.center,
+            exact,
+            (loaded_x.spectrum, loaded_y.spectrum),
+        )
         return problem, loaded_x, loaded_y
 
     def _solve(
@@ -329,53 +339,38 @@ class AnchorDiscovery(FittedDiscovery):
         self._seeds_found = to_numpy(findings.seeds_found)
         self.match_, self.confidence_ = partners, probability
         self.pairs_, self.pair_confidence_ = findings.pairs, probability[findings.pairs[:, 0]]
-        self.model_ = findings.model.on(torch.device("cpu"), torch.float32)
-        dx, dy = problem.dims
-        self.map_ = form_of(findings.map.family).from_state(findings.map.map.state(), (dx, dy))
-        self.map_back_ = form_of(findings.map_back.family).from_state(findings.map_back.map.state(), (dy, dx))
-        self.map_scores_ = {"map": findings.map.description, "map_back": findings.map_back.description}
         self.whitening_ = alignment.whitening
         self.health_ = findings.health
         self.candidate_recall_ = confidence.candidate_recall
         self.converged_ = alignment.converged
 
-    def _learn_sides(
-        self, problem: Problem, anchors: Tensor, findings: Findings, loaded_x: Loaded, loaded_y: Loaded
-    ) -> None:
+    def _learn_maps(self, findings: Findings, axes_x: Tensor, axes_y: Tensor) -> None:
+        """Set the learned attributes that act on vectors, in the spaces' own coordinates."""
+        self.model_ = findings.model.in_coordinates(axes_x, axes_y).on(torch.device("cpu"), torch.float32)
+        forward, back = findings.map, findings.map_back
+        dx, dy = len(axes_x), len(axes_y)
+        self.map_ = form_of(forward.family).from_state(forward.map.in_coordinates(axes_x, axes_y).state(), (dx, dy))
+        self.map_back_ = form_of(back.family).from_state(back.map.in_coordinates(axes_y, axes_x).state(), (dy, dx))
+        self.map_scores_ = {"map": forward.description, "map_back": back.description}
+
+    def _learn_sides(self, given: _Inputs, findings: Findings, loaded_x: Loaded, loaded_y: Loaded) -> None:
         """Set the learned attributes of either side."""
-        whitened = problem.whitened(self.whitening_)
-        whitenings = problem.whitenings(self.whitening_) if self.whitening_ else (None, None)
-        vectors = to_numpy(whitened.take_x(anchors))
-        anchors_x = {"free": vectors, "snapped": vectors, "seeds": to_numpy(whitened.take_x(problem.seeds_x))}
-        anchors_y = {
-            "free": to_numpy(findings.free_anchors),
-            "snapped": to_numpy(whitened.take_y(findings.snapped_anchors)),
-            "seeds": to_numpy(whitened.take_y(problem.seeds_y)),
-        }
-        (dx, dy), model = problem.dims, self.model_
+        (dx, dy), model = (len(loaded_x.axes), len(loaded_y.axes)), self.model_
         correlations = to_numpy(model.correlations)
-        self.x_ = Side(
-            "X",
-            dx,
-            dy,
-            to_numpy(loaded_x.center),
-            loaded_x.mean_norm,
-            anchors_x,
-            to_numpy(whitenings[0]),
-            to_numpy(model.directions_x),
-            correlations,
-        )
-        self.y_ = Side(
-            "Y",
-            dy,
-            dx,
-            to_numpy(loaded_y.center),
-            loaded_y.mean_norm,
-            anchors_y,
-            to_numpy(whitenings[1]),
-            to_numpy(model.directions_y),
-            correlations,
-        )
+        whitenings = [
+            to_numpy((loaded.axes * spectrum.powers(-self.whitening_ / 2)) @ loaded.axes.T) if self.whitening_ else None
+            for loaded, spectrum in ((loaded_x, loaded_x.spectrum), (loaded_y, loaded_y.spectrum))
+        ]
+        center_x, center_y = to_numpy(loaded_x.center), to_numpy(loaded_y.center)
+        directions_x, directions_y = to_numpy(model.directions_x), to_numpy(model.directions_y)
+        x = Side("X", dx, dy, center_x, loaded_x.mean_norm, {}, whitenings[0], directions_x, correlations)
+        y = Side("Y", dy, dx, center_y, loaded_y.mean_norm, {}, whitenings[1], directions_y, correlations)
+        anchors_x = _rows_of(x, given.x, self.anchors_x_)
+        free = to_numpy(findings.free_anchors @ loaded_y.axes.T)
+        seeds_x, seeds_y = self.seeds_.T
+        self.x_ = replace(x, anchors={"free": anchors_x, "snapped": anchors_x, "seeds": _rows_of(x, given.x, seeds_x)})
+        snapped = _rows_of(y, given.y, self.anchors_y_)
+        self.y_ = replace(y, anchors={"free": free, "snapped": snapped, "seeds": _rows_of(y, given.y, seeds_y)})
 
     def _name(self, x: Embeddings, y: Embeddings) -> None:
         """Set the learned attributes that are keys."""
@@ -438,3 +433,8 @@ def _keys_without(space: Embeddings, rows: NDArray[np.int64]) -> tuple[Key, ...]
     left = np.ones(len(space), dtype=bool)
     left[rows] = False
     return tuple(space.keys[row] for row in np.flatnonzero(left).tolist())
+
+
+def _rows_of(side: Side, space: Embeddings, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Rows (k,) of a space as anchors see them (k, d)."""
+    return side.whiten(space.vectors[rows]) if len(rows) else np.empty((0, side.dim), dtype=np.float32)

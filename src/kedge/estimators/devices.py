@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import mmap
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -11,11 +13,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from kedge.errors import InputError
-from kedge.geometry import center_of, normalise, unit
-from kedge.matching import row_pieces
+from kedge.geometry import Spectrum, eigh, leading_directions, normalise, unit
+
+MAX_AXES = 512
+"""Of spaces with more dimensions the leading principal axes are looked at: the others cost minutes and say little."""
 
 # Rows that travel at once: a memory-mapped file is never copied whole in its raw form.
-_ROWS = 65_536
+_ROWS = 8192
+# Rows on which leading axes are found.
+_AXES_ROWS = 8192
 
 
 def resolve_device(name: str) -> torch.device:
@@ -35,33 +41,109 @@ def resolve_device(name: str) -> torch.device:
     return device
 
 
-class Loaded(NamedTuple):
-    """Unit rows (n, d) on a device, the center (d,) subtracted from them, if any, and the mean length they had."""
+@dataclass(frozen=True)
+class Loaded:
+    """The rows of a space on a device, ready for the method.
+
+    `rows` (n, k) are unit rows, less the `center` (d,) if there is one, in the space's own principal `axes` (d, k),
+    largest variance first; beyond `MAX_AXES` axes are left out. `mean_norm` is the mean length that the vectors had.
+    """
 
     rows: Tensor
+    axes: Tensor
+    spectrum: Spectrum
     center: Tensor | None
     mean_norm: float
 
+    @property
+    def center_in_axes(self) -> Tensor | None:
+        """The center (k + 1,) in the coordinates of the rows, and the length of what lies outside them."""
+        if self.center is None:
+            return None
+        inside = self.center @ self.axes
+        outside = (self.center.square().sum() - inside.square().sum()).clamp_min(0).sqrt()
+        return torch.cat([inside, outside[None]])
 
-def load_normalised(
-    vectors: NDArray[np.float32], device: torch.device, *, center: bool, dtype: torch.dtype = torch.float32
-) -> Loaded:
-    """Read and normalise the rows (n, d) of a space, and hold them in a precision."""
-    loaded = torch.empty(vectors.shape, dtype=dtype, device=device)
+
+class Survey(NamedTuple):
+    """What one pass over the vectors of a space shows: the mean (d,) of their directions, and of their lengths."""
+
+    center: Tensor
+    mean_norm: float
+
+
+def survey(vectors: NDArray[np.float32], device: torch.device, name: str) -> Survey:
+    """Go over vectors (n, d) once; raises an `InputError` where all of them point the same way."""
     lengths = torch.zeros((), dtype=torch.float64, device=device)
+    total = torch.zeros(vectors.shape[1], dtype=torch.float64, device=device)
+    first, varies = None, False
+    for block in _blocks(vectors, device):
+        directions = unit(block)
+        first = directions[:1] if first is None else first
+        varies = varies or bool((directions != first).any())
+        lengths += block.double().norm(dim=1).sum()
+        total += directions.sum(dim=0, dtype=torch.float64)
+    if not varies:
+        raise InputError(f"{name}: all rows point the same way, so that nothing distinguishes them")
+    return Survey((total / len(vectors)).float(), float(lengths) / len(vectors))
+
+
+def load_space(
+    vectors: NDArray[np.float32],
+    device: torch.device,
+    name: str,
+    *,
+    center: bool,
+    dtype: torch.dtype = torch.float32,
+    max_axes: int | None = MAX_AXES,
+) -> Loaded:
+    """Read the rows (n, d) of a space, some at a time, and hold them in a precision, in their principal axes.
+
+    Nothing is lost by turning a space; and in principal axes its covariance, with any ridge, is a list of numbers.
+    """
+    seen = survey(vectors, device, name)
+    middle = seen.center if center else None
+    start = _leading_axes(vectors, device, middle, max_axes)
+    dim = vectors.shape[1] if start is None else start.shape[1]
+    rows = torch.empty(len(vectors), dim, dtype=dtype, device=device)
+    moment = torch.zeros(dim, dim, dtype=torch.float64, device=device)
+    begin = 0
+    for block in _blocks(vectors, device):
+        normalised = normalise(block, middle)
+        inside = normalised if start is None else normalised @ start
+        rows[begin : begin + len(inside)] = inside
+        moment += (inside.T @ inside).double()
+        begin += len(inside)
+    _forget_pages(vectors)
+    variances, axes = eigh(moment / len(vectors))
+    turn = axes.flip(1).float()
+    for begin in range(0, len(rows), _ROWS):
+        rows[begin : begin + _ROWS] = (rows[begin : begin + _ROWS].float() @ turn).to(dtype)
+    spectrum = Spectrum(variances.flip(0).clamp_min(0))
+    return Loaded(rows, turn if start is None else start @ turn, spectrum, middle, seen.mean_norm)
+
+
+def load_rows(vectors: NDArray[np.float32], rows: NDArray[np.int64], center: Tensor | None) -> NDArray[np.float32]:
+    """Some rows (k,) of a space, normalised, in its own coordinates (k, d)."""
+    some = torch.from_numpy(np.array(vectors[rows], dtype=np.float32))
+    return to_numpy(normalise(some, None if center is None else center.cpu()))
+
+
+def _leading_axes(
+    vectors: NDArray[np.float32], device: torch.device, center: Tensor | None, max_axes: int | None
+) -> Tensor | None:
+    """The axes (d, k) that are looked at, of a space with more dimensions than that; found on a sample of rows."""
+    if max_axes is None or vectors.shape[1] <= max_axes:
+        return None
+    drawn = np.sort(np.random.default_rng(0).permutation(len(vectors))[:_AXES_ROWS])
+    sample = torch.from_numpy(np.array(vectors[drawn], dtype=np.float32)).to(device)
+    return leading_directions(normalise(sample, center), max_axes)
+
+
+def _blocks(vectors: NDArray[np.float32], device: torch.device) -> Iterator[Tensor]:
     for begin in range(0, len(vectors), _ROWS):
         # A copy: a memory map may be read-only.
-        block = torch.from_numpy(np.array(vectors[begin : begin + _ROWS], dtype=np.float32)).to(device)
-        lengths += block.double().norm(dim=1).sum()
-        loaded[begin : begin + len(block)] = unit(block)
-    _forget_pages(vectors)
-    mean_norm = float(lengths) / len(vectors)
-    if not center:
-        return Loaded(loaded, None, mean_norm)
-    middle = center_of(loaded)
-    for begin in range(0, len(loaded), _ROWS):
-        loaded[begin : begin + _ROWS] = normalise(loaded[begin : begin + _ROWS].float(), middle)
-    return Loaded(loaded, middle, mean_norm)
+        yield torch.from_numpy(np.array(vectors[begin : begin + _ROWS], dtype=np.float32)).to(device)
 
 
 def _forget_pages(vectors: NDArray[np.float32]) -> None:
@@ -72,13 +154,6 @@ def _forget_pages(vectors: NDArray[np.float32]) -> None:
     # Not of a map that can be written to: changes that are in memory alone would be lost.
     if isinstance(base, mmap.mmap) and hasattr(base, "madvise") and not vectors.flags.writeable:
         base.madvise(mmap.MADV_DONTNEED)
-
-
-def refuse_one_direction(rows: Tensor, name: str) -> None:
-    """Raise an `InputError` where all rows (n, d) of a space are the same."""
-    first = rows[:1].float()
-    if not any(bool((piece != first).any()) for piece in row_pieces(rows)):
-        raise InputError(f"{name}: all rows point the same way, so that nothing distinguishes them")
 
 
 @overload

@@ -10,10 +10,10 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from kedge.errors import InputError
-from kedge.estimators.devices import load_normalised, refuse_one_direction, resolve_device
+from kedge.estimators.devices import load_space, resolve_device
 from kedge.estimators.inputs import RandomState, as_random_state
 from kedge.estimators.pair_inputs import PairsLike, as_seed_rows
-from kedge.geometry import normalise
+from kedge.geometry import normalise, unit
 from kedge.judging.judge import Judgement, LabelFreeJudge
 from kedge.matching import DEFAULT_BUDGET, Problem, match_csls
 from kedge.solving.steps import Log
@@ -68,13 +68,14 @@ def judge(
     state, torch_device = as_random_state(random_state), resolve_device(device)
     chance = np.random.default_rng(state)
     space_x, space_y, known = _sample(space_x, space_y, known, chance)
-    loaded_x, loaded_y = (load_normalised(space.vectors, torch_device, center=True) for space in (space_x, space_y))
-    refuse_one_direction(loaded_x.rows, "x")
-    refuse_one_direction(loaded_y.rows, "y")
+    loaded_x = load_space(space_x.vectors, torch_device, "x", center=True)
+    loaded_y = load_space(space_y.vectors, torch_device, "y", center=True)
     mapped = torch.from_numpy(_mapped(map, space_x.vectors, space_y.dim)).to(torch_device)
     seeds_x, seeds_y = torch.from_numpy(known.T.copy()).to(torch_device)
-    problem = Problem(loaded_x.rows, loaded_y.rows, seeds_x, seeds_y, DEFAULT_BUDGET)
-    match = match_csls(normalise(mapped, loaded_y.center), loaded_y.rows, budget=DEFAULT_BUDGET)
+    spectra = (loaded_x.spectrum, loaded_y.spectrum)
+    problem = Problem(loaded_x.rows, loaded_y.rows, seeds_x, seeds_y, DEFAULT_BUDGET, spectra=spectra)
+    mapped = unit(normalise(mapped, loaded_y.center) @ loaded_y.axes)
+    match = match_csls(mapped, unit(loaded_y.rows), budget=DEFAULT_BUDGET)
     return LabelFreeJudge(problem, state, Log()).judge(problem, match)
 
 

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from kedge.errors import NotFittedError
-from kedge.estimators.devices import load_normalised, refuse_one_direction, to_numpy
+from kedge.estimators.devices import load_rows, survey, to_numpy
 from kedge.estimators.pair_inputs import PairsLike, as_seed_rows
 from kedge.estimators.parameters import Parameters
 from kedge.models.side import Side
@@ -62,10 +62,10 @@ class KnownAnchors(Parameters):
         return self
 
     def _side(self, name: Literal["X", "Y"], space: Embeddings, rows: NDArray[np.int64], other_dim: int) -> Side:
-        loaded = load_normalised(space.vectors, torch.device("cpu"), center=self.center)
-        refuse_one_direction(loaded.rows, name.lower())
-        anchors = {"free": to_numpy(loaded.rows[torch.from_numpy(rows)])}
-        return Side(name, space.dim, other_dim, to_numpy(loaded.center), loaded.mean_norm, anchors)
+        seen = survey(space.vectors, torch.device("cpu"), name.lower())
+        center = seen.center if self.center else None
+        anchors = {"free": load_rows(space.vectors, rows, center)}
+        return Side(name, space.dim, other_dim, to_numpy(center), seen.mean_norm, anchors)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "y_")

@@ -1,25 +1,26 @@
 """Pure functions on tensors: normalise, project, spectra, and the linear maps that pairs imply. Imports torch only."""
 
-from kedge.geometry.canonical import canonical_directions, canonical_map, held_out_correlations, recolored_rotation
+from kedge.geometry.canonical import canonical_directions, canonical_loadings, held_out_correlations, recolored_rotation
 from kedge.geometry.eigen import eigh
 from kedge.geometry.least_squares import refine_rotation, ridge
 from kedge.geometry.moments import Moments, moments_of
 from kedge.geometry.normalise import center_of, denormalise, normalise, principal_axes, standardise, unit, whiten
 from kedge.geometry.procrustes import nearest_rotation, orthogonal_map
 from kedge.geometry.relative import relative
-from kedge.geometry.spectrum import Spectrum
+from kedge.geometry.spectrum import Spectrum, leading_directions
 from kedge.geometry.sphere import exponential_map
 
 __all__ = [
     "Moments",
     "Spectrum",
     "canonical_directions",
-    "canonical_map",
+    "canonical_loadings",
     "center_of",
     "denormalise",
     "eigh",
     "exponential_map",
     "held_out_correlations",
+    "leading_directions",
     "moments_of",
     "nearest_rotation",
     "normalise",

@@ -17,26 +17,24 @@ Halves = tuple[Moments, Moments]
 MAX_CORRELATION = 0.98
 """Larger correlations are not believed."""
 
-# Beyond so many dimensions only the leading axes are looked at: more would cost minutes and say little.
-_MAX_AXES = 1536
 
+def canonical_directions(
+    x: Spectrum, y: Spectrum, cross: Tensor, ridge: float, dtype: torch.dtype = torch.float32
+) -> tuple[Tensor, Tensor]:
+    """Directions (dx, c) and (dy, c) along which rows paired with this cross moment (dx, dy) vary together, by rank.
 
-def canonical_directions(x: Spectrum, y: Spectrum, cross: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
-    """Directions (dx, c) and (dy, c) along which rows paired with this cross moment (dx, dy) vary together, by rank."""
-    white_x, white_y = x.whitening(ridge)[:, :_MAX_AXES], y.whitening(ridge)[:, :_MAX_AXES]
-    turned_x, turned_y = _singular_vectors(white_x.T @ cross @ white_y)
-    return white_x @ turned_x, white_y @ turned_y
-
-
-def canonical_map(x: Spectrum, y: Spectrum, cross: Tensor, ridge: float, factors: Tensor) -> Tensor:
-    """The map (dx, dy) that sends each canonical coordinate of X to its counterpart, times a factor (c,).
-
-    With the correlations as factors it is the best linear prediction of the model.
+    The decomposition is done in float32, in half the time of float64: correlations of a thousandth, which rounding
+    blurs, say nothing. The tests hold it to float64.
     """
-    left, right = canonical_directions(x, y, cross, ridge)
-    left, right = x.scaled_to_unit(left), y.scaled_to_unit(right)
-    loadings = (right.T @ y.axes * y.variances) @ y.axes.T  # how much of each coordinate is in each dimension of Y
-    return (left * factors) @ loadings
+    white = y.whitened(x.whitened(cross, ridge).T, ridge).T
+    scale = white.abs().amax().clamp_min(torch.finfo(torch.float64).tiny)  # sums over any number of pairs fit float32
+    turned_x, turned_y = _singular_vectors((white / scale).to(dtype))
+    return x.from_white(turned_x, ridge), y.from_white(turned_y, ridge)
+
+
+def canonical_loadings(y: Spectrum, directions: Tensor) -> Tensor:
+    """How much of each canonical coordinate, along directions (dy, c) of variance 1, is in each dimension (c, dy)."""
+    return y.times_power(directions.double(), 1.0).T
 
 
 def recolored_rotation(x: Spectrum, y: Spectrum, cross: Tensor, strength: float = 0.5, ridge: float = 0.01) -> Tensor:
@@ -46,21 +44,30 @@ def recolored_rotation(x: Spectrum, y: Spectrum, cross: Tensor, strength: float 
     Strength 0 is the plain rotation; with 1 the mapped rows have the covariance of Y. In between, axes along which the
     spaces vary to different degrees meet halfway, and still a rotation is all there is to learn.
     """
-    white_x, white_y = (space.powered(-strength / 2, ridge) for space in (x, y))
-    return white_x @ nearest_rotation(white_x @ cross @ white_y) @ y.powered(strength / 2, ridge)
+    half_white = x.times_power(y.times_power(cross.T, -strength / 2, ridge).T, -strength / 2, ridge)
+    rotation = nearest_rotation(half_white)
+    return y.times_power(x.times_power(rotation, -strength / 2, ridge).T, strength / 2, ridge).T
 
 
-def held_out_correlations(x: Spectrum, y: Spectrum, halves: Halves, ridge: float) -> Tensor:
-    """Correlations (c,) of pairs along directions fitted to the other half of them, never rising, in [0, 0.98]."""
-    total = torch.zeros((), dtype=torch.float64, device=x.axes.device)
-    for fitted, held_out in (halves, halves[::-1]):
-        left, right = canonical_directions(x, y, fitted.cross, ridge)
-        covariance = (left * (held_out.cross @ right)).sum(dim=0)
-        variances = (left * (held_out.source @ left)).sum(dim=0) * (right * (held_out.target @ right)).sum(dim=0)
-        total = total + covariance / variances.clamp_min(torch.finfo(torch.float64).tiny).sqrt()
+def held_out_correlations(
+    x: Spectrum, y: Spectrum, halves: Halves, ridge: float, *, both: bool = True, dtype: torch.dtype = torch.float32
+) -> Tensor:
+    """Correlations (c,) of pairs along directions fitted to the other half of them, never rising, in [0, 0.98].
+
+    Unless it is to be `both`, only the first half is fitted to, and the second held out.
+    """
+    turns = (halves, halves[::-1])[: 2 if both else 1]
+    total = torch.zeros((), dtype=torch.float64, device=x.variances.device)
+    for fitted, held_out in turns:
+        left, right = canonical_directions(x, y, fitted.cross, ridge, dtype)
+        covariance = (left * (held_out.cross.to(dtype) @ right)).sum(dim=0)
+        along_x = (left * (held_out.source.to(dtype) @ left)).sum(dim=0)
+        along_y = (right * (held_out.target.to(dtype) @ right)).sum(dim=0)
+        tiny = torch.finfo(torch.float32).tiny
+        total = total + covariance / (along_x.clamp_min(tiny).sqrt() * along_y.clamp_min(tiny).sqrt())
     # Directions come by rank; where a later one seems stronger, that is noise.
-    smooth = isotonic_regression((total / 2).nan_to_num().cpu().numpy(), increasing=False).x
-    return torch.from_numpy(smooth.copy()).to(x.axes.device).clamp(0, MAX_CORRELATION)
+    smooth = isotonic_regression((total / len(turns)).nan_to_num().double().cpu().numpy(), increasing=False).x
+    return torch.from_numpy(smooth.copy()).to(x.variances.device).clamp(0, MAX_CORRELATION)
 
 
 def _singular_vectors(matrix: Tensor) -> tuple[Tensor, Tensor]:
@@ -75,5 +82,5 @@ def _singular_vectors(matrix: Tensor) -> tuple[Tensor, Tensor]:
     squares, vectors = eigh(matrix @ matrix.T)
     left = vectors.flip(1)
     values = squares.flip(0).clamp_min(0).sqrt()
-    floor = 1e-10 * values[0] + torch.finfo(torch.float32).tiny
+    floor = torch.finfo(matrix.dtype).eps * values[0] + torch.finfo(torch.float32).tiny
     return left, (matrix.T @ left) / values.clamp_min(floor)

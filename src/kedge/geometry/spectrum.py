@@ -9,13 +9,19 @@ from torch import Tensor
 
 from kedge.geometry.eigen import eigh
 
+# Of subspace iteration.
+_ROUNDS = 3
+
 
 @dataclass(frozen=True)
 class Spectrum:
-    """Variances (d,) of a space along its principal axes (d, d), largest first, in float64."""
+    """Variances (k,) of a space along its principal axes (d, k), largest first, in float64.
+
+    Where coordinates are principal axes already, `axes` is None: then nothing here grows with more than d squared.
+    """
 
     variances: Tensor
-    axes: Tensor
+    axes: Tensor | None = None
 
     @classmethod
     def from_moment(cls, moment: Tensor) -> Spectrum:
@@ -23,33 +29,60 @@ class Spectrum:
         variances, axes = eigh(moment.double())
         return cls(variances.flip(0).clamp_min(0), axes.flip(1))
 
-    def deviations(self, ridge: float = 0.0) -> Tensor:
-        """Standard deviations (d,) along the axes, once `ridge` times the mean variance is added to each variance."""
-        return self._ridged(ridge).sqrt()
+    def whitened(self, matrix: Tensor, ridge: float) -> Tensor:
+        """W^T A (k, c) for a matrix A (d, c), where rows times W have (nearly) variance 1 along every axis."""
+        return self._ridged(ridge).rsqrt()[:, None] * self._along(matrix)
 
-    def whitening(self, ridge: float) -> Tensor:
-        """The matrix (d, d) by which rows (n, d) get (nearly) variance 1 along every axis."""
-        return self.axes * self._ridged(ridge).rsqrt()
+    def from_white(self, directions: Tensor, ridge: float) -> Tensor:
+        """Directions W A (d, c), of those A (k, c) of whitened rows."""
+        return self._across(self._ridged(ridge).rsqrt().to(directions.dtype)[:, None] * directions)
 
-    def powered(self, exponent: float, ridge: float = 0.0) -> Tensor:
-        """The covariance with a ridge, to a power (d, d), for instance -1/4 to whiten by half."""
-        return (self.axes * self._ridged(ridge).pow(exponent)) @ self.axes.T
+    def powers(self, exponent: float) -> Tensor:
+        """The variances to a power (k,), in float32."""
+        return self._ridged(0.0).pow(exponent).float()
 
-    def ridged(self, ridge: float) -> Tensor:
-        """The covariance (d, d) with the ridge added, as `whitening` has it."""
-        return (self.axes * self._ridged(ridge)) @ self.axes.T
+    def powered(self, exponent: float) -> Tensor:
+        """The covariance to a power (d, d), for instance -1/4 to whiten by half."""
+        powers = self._ridged(0.0).pow(exponent)
+        return powers.diag() if self.axes is None else (self.axes * powers) @ self.axes.T
+
+    def times_power(self, matrix: Tensor, exponent: float, ridge: float = 0.0) -> Tensor:
+        """The same power times a matrix (d, c)."""
+        return self._across(self._ridged(ridge).pow(exponent)[:, None] * self._along(matrix))
 
     def variance_along(self, directions: Tensor) -> Tensor:
         """Variances (c,) of the space along directions (d, c)."""
-        return (self.variances[:, None] * (self.axes.T @ directions).square()).sum(dim=0)
+        return self.variances.to(directions.dtype) @ self._along(directions).square()
 
     def scaled_to_unit(self, directions: Tensor) -> Tensor:
         """Directions (d, c), scaled so that the space has variance 1 along each."""
         tiny = torch.finfo(torch.float32).tiny
         return directions / self.variance_along(directions).clamp_min(tiny).sqrt()
 
+    def _along(self, matrix: Tensor) -> Tensor:
+        return matrix if self.axes is None else self.axes.T.to(matrix.dtype) @ matrix
+
+    def _across(self, matrix: Tensor) -> Tensor:
+        return matrix if self.axes is None else self.axes.to(matrix.dtype) @ matrix
+
     def _ridged(self, ridge: float) -> Tensor:
-        """Variances (d,) with a ridge, none smaller than what rounding leaves of the largest."""
+        """Variances (k,) with `ridge` times their mean added, none smaller than what rounding leaves of the largest."""
         limits = torch.finfo(torch.float32)
         floor = limits.eps * self.variances[0].clamp_min(limits.tiny)
         return (self.variances + ridge * self.variances.mean()).clamp_min(floor)
+
+
+def leading_directions(rows: Tensor, count: int) -> Tensor:
+    """About the `count` leading principal axes (d, count) of rows (n, d), by a randomised range finder.
+
+    Two rounds of subspace iteration on the rows themselves: no moment (d, d) is made, and no eigenproblem is larger
+    than `count` by half as much again. Always the same for the same rows.
+    """
+    width = min(rows.shape[1], len(rows), count + count // 2)
+    start = torch.randn(rows.shape[1], width, generator=torch.Generator().manual_seed(0)).to(rows)
+    basis = start
+    for _ in range(_ROUNDS):
+        basis = torch.linalg.qr(rows.T @ (rows @ basis)).Q
+    seen = rows @ basis
+    _, axes = eigh((seen.T @ seen).double())
+    return basis @ axes.flip(1)[:, :count].to(basis.dtype)

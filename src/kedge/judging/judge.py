@@ -135,7 +135,11 @@ class LabelFreeJudge:
     def _judge(self, part: Problem, match: Match) -> Judgement:
         recognition = self._recognition(part, match)
         chance_rate = self._chance_rate if recognition.share > _HARDLY else 0.0
-        significant = recognition.share - chance_rate - 2 * recognition.share_error >= _SIGNIFICANT
+        significant = recognition.exceeds(chance_rate, _SIGNIFICANT)
+        if not significant and recognition.exceeds(0.0, _SIGNIFICANT):
+            # Fewer rows are fitted more easily: what they came to by chance may be too much to ask.
+            chance_rate = min(chance_rate, self._chance_rate_of_all)
+            significant = recognition.exceeds(chance_rate, _SIGNIFICANT)
         standing = None
         if min(len(self._problem.x), len(self._problem.y)) >= MIN_ROWS and not (significant and self._seeded):
             standing = self._standing(part, match, random_rivals=not significant)
@@ -161,12 +165,18 @@ class LabelFreeJudge:
     @cached_property
     def _chance_rate(self) -> float:
         """The share of rows that seem to recognise a counterpart after a random start."""
+        return self._measure_chance("chance", self._chance_ground)
 
+    @cached_property
+    def _chance_rate_of_all(self) -> float:
+        """The same on as many rows as matches are judged by, which takes longer."""
+        return self._measure_chance("chance-of-all", self._ground)
+
+    def _measure_chance(self, stage: str, ground: Ground) -> float:
         def measure() -> _ChanceRate:
-            ground = self._chance_ground
             return _ChanceRate(self._recognised(ground.sample, ground.match_by_chance(self)).share)
 
-        return self._log.once("chance", _ChanceRate, measure).share
+        return self._log.once(stage, _ChanceRate, measure).share
 
     def _standing(self, part: Problem, match: Match, *, random_rivals: bool) -> tuple[float, float]:
         """By how much the map beats its best rivals in closeness and in agreement.

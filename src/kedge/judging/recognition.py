@@ -90,6 +90,10 @@ class Recognition:
         """Of the rows of the smaller space."""
         return min(self.count / min(self.rows_x, self.rows_y), 1.0)
 
+    def exceeds(self, chance_rate: float, share: float) -> bool:
+        """Whether this share of the rows is recognised beyond chance, by two standard errors."""
+        return self.share - chance_rate - 2 * self.share_error >= share
+
     @property
     def share_error(self) -> float:
         """The standard error of the share."""

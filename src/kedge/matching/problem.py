@@ -14,10 +14,12 @@ from kedge.matching.blocks import map_rows, row_pieces
 
 @dataclass(frozen=True)
 class Problem:
-    """Unit rows x (n, dx) and y (m, dy) on one device, seeds as rows (s,) of each, and the memory budget.
+    """Rows x (n, dx) and y (m, dy) on one device, seeds as rows (s,) of each, and the memory budget.
 
-    `centered` says whether the mean was subtracted from the rows; `exact` whether all rows are compared with all, as
-    opposed to candidates only: then the rows are held in half precision.
+    The rows have unit norm, but for what axes leave out that were not taken along. `centered` says whether the mean was
+    subtracted from them; `exact` whether all rows are compared with all, as opposed to candidates only: then the rows
+    are held in half precision. `spectra` are those of both spaces, from which parts and samples are taken; without them
+    those of the rows at hand count.
     """
 
     x: Tensor
@@ -27,6 +29,7 @@ class Problem:
     budget: int
     centered: bool = True
     exact: bool = True
+    spectra: tuple[Spectrum, Spectrum] | None = None
 
     @property
     def device(self) -> torch.device:
@@ -49,12 +52,12 @@ class Problem:
     @cached_property
     def spectrum_x(self) -> Spectrum:
         """How the rows of X vary."""
-        return _spectrum(self.x)
+        return _spectrum(self.x) if self.spectra is None else self.spectra[0]
 
     @cached_property
     def spectrum_y(self) -> Spectrum:
         """How the rows of Y vary."""
-        return _spectrum(self.y)
+        return _spectrum(self.y) if self.spectra is None else self.spectra[1]
 
     def whitenings(self, strength: float) -> tuple[Tensor, Tensor]:
         """Matrices (dx, dx) and (dy, dy) that divide each axis of a space by its deviation to the power `strength`."""
@@ -70,11 +73,13 @@ class Problem:
             self,
             x=map_rows(self.x, lambda rows: unit(rows @ left)),
             y=map_rows(self.y, lambda rows: unit(rows @ right)),
+            spectra=None,
         )
 
     def reversed(self) -> Problem:
         """The same problem from Y to X."""
-        return replace(self, x=self.y, y=self.x, seeds_x=self.seeds_y, seeds_y=self.seeds_x)
+        spectra = None if self.spectra is None else (self.spectra[1], self.spectra[0])
+        return replace(self, x=self.y, y=self.x, seeds_x=self.seeds_y, seeds_y=self.seeds_x, spectra=spectra)
 
     def seed_partners(self, rows: Tensor) -> Tensor:
         """The seeds' rows (k,) of Y for rows (k,) of X, -1 for rows that are no seed."""

@@ -30,6 +30,8 @@ RIDGES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 _KEPT_INFORMATION = 0.95
 _MIN_CORRELATION = 0.03  # directions below are left out
 _FIRST_TRIED = RIDGES.index(1.0)
+# With so many pairs in either half, one of them is enough to compare ridges by.
+_FEW_PAIRS = 1000
 
 
 @dataclass(frozen=True)
@@ -79,14 +81,18 @@ class PairModel:
             directions_y=y.scaled_to_unit(directions_y[:, :count]),
         )
 
-    def products_x(self, y: Spectrum) -> Tensor:
-        """What rows of X are multiplied by (dx, dy) for products with rows of Y whitened by the model's ridge.
+    def products_x(self) -> Tensor:
+        """What rows of X are multiplied by (dx, dy) for the sum of r / (1 - r^2) u v as products with rows of Y.
 
-        <x of these, y whitened> is the sum of r / (1 - r^2) u v. Models with one ridge can so be compared over one form
-        of Y, whatever directions each of them has.
+        Models can so be compared over one form of Y, whatever directions each of them has.
         """
-        turned = y.whitening(self.ridge).T @ y.ridged(self.ridge) @ self.directions_y  # the directions once Y is white
-        return (self.directions_x * self._weights()[0]) @ turned.T
+        return (self.directions_x * self._weights()[0].to(self.directions_x.dtype)) @ self.directions_y.T
+
+    def in_coordinates(self, axes_x: Tensor, axes_y: Tensor) -> PairModel:
+        """The same model for rows that come as x = rows @ axes_x (dx, kx) and y = rows @ axes_y (dy, ky)."""
+        left = axes_x.to(self.directions_x.dtype) @ self.directions_x
+        right = axes_y.to(self.directions_y.dtype) @ self.directions_y
+        return replace(self, directions_x=left, directions_y=right)
 
     def losses_x(self, rows: Tensor) -> Tensor:
         """What rows (n, dx) lose whatever their partners are (n, 1)."""
@@ -109,10 +115,15 @@ class PairModel:
         return self.correlations / left_over, self.correlations.square() / (2 * left_over)
 
 
-def fit_pair_model(x: Spectrum, y: Spectrum, halves: Halves, ridge: float | None = None) -> PairModel:
-    """The model that pairs imply, given by the moments of two halves of them; the best ridge unless one is given."""
+def fit_pair_model(
+    x: Spectrum, y: Spectrum, halves: Halves, ridge: float | None = None, near: float | None = None
+) -> PairModel:
+    """The model that pairs imply, given by the moments of two halves of them.
+
+    The best ridge is taken unless one is given; if it is known to be `near` one, only its neighbours are compared.
+    """
     if ridge is None:
-        ridge = choose_ridge(x, y, halves)
+        ridge = choose_ridge(x, y, halves, near)
     correlations = held_out_correlations(x, y, halves, ridge)
     directions_x, directions_y = canonical_directions(x, y, halves[0].cross + halves[1].cross, ridge)
     kept = correlations > _MIN_CORRELATION
@@ -125,21 +136,29 @@ def fit_pair_model(x: Spectrum, y: Spectrum, halves: Halves, ridge: float | None
     )
 
 
-def choose_ridge(x: Spectrum, y: Spectrum, halves: Halves) -> float:
-    """The ridge under which pairs tell most of each other on pairs the directions were not fitted to, or a little less.
+def choose_ridge(x: Spectrum, y: Spectrum, halves: Halves, near: float | None = None) -> float:
+    """The ridge under which pairs say most of each other on pairs the directions were not fitted to, or a little less.
 
-    Information rises with the ridge and falls again, so that only a few are tried.
+    Information rises with the ridge and falls again, so that only a few are tried; if it is known to be `near` one,
+    only that and its neighbours.
     """
     known: dict[int, float] = {}
+    few = float(halves[0].source.trace()) < _FEW_PAIRS  # rows are of unit norm
 
     def information(position: int) -> float:
         if position not in known:
-            known[position] = float(_information(held_out_correlations(x, y, halves, RIDGES[position])))
+            known[position] = float(_information(held_out_correlations(x, y, halves, RIDGES[position], both=few)))
         return known[position]
 
-    best = _climb(information, _FIRST_TRIED, len(RIDGES))
+    if near in RIDGES:
+        at = RIDGES.index(near)
+        best = max(range(max(at - 1, 0), min(at + 2, len(RIDGES))), key=information)
+        lowest = max(at - 1, 0)
+    else:
+        best = _climb(information, _FIRST_TRIED, len(RIDGES))
+        lowest = 0
     smallest = best
-    while smallest > 0 and information(smallest - 1) >= _KEPT_INFORMATION * information(best):
+    while smallest > lowest and information(smallest - 1) >= _KEPT_INFORMATION * information(best):
         smallest -= 1
     return RIDGES[smallest]
 

@@ -45,12 +45,12 @@ def moments_of_halves(problem: Problem, rows_x: Tensor, rows_y: Tensor) -> tuple
     return pair_moments(problem, rows_x[first], rows_y[first]), pair_moments(problem, rows_x[second], rows_y[second])
 
 
-def fit_model(problem: Problem, rows_x: Tensor, rows_y: Tensor, ridge: float | None = None) -> PairModel:
-    """The pair model that pairs (p,) of rows imply."""
+def fit_model(problem: Problem, rows_x: Tensor, rows_y: Tensor, near: float | None = None) -> PairModel:
+    """The pair model that pairs (p,) of rows imply; its ridge is `near` one, if that is known."""
     halves = moments_of_halves(problem, rows_x, rows_y)
     if len(rows_x) < _MIN_FOR_A_MODEL:
         return _rotation_model((halves[0] + halves[1]).cross)
-    return fit_pair_model(problem.spectrum_x, problem.spectrum_y, halves, ridge)
+    return fit_pair_model(problem.spectrum_x, problem.spectrum_y, halves, near=near)
 
 
 def _rotation_model(cross: Tensor) -> PairModel:

@@ -26,7 +26,7 @@ def soft_cross(sample: Problem, start: Tensor) -> Tensor:
     It begins with a map (dx, dy), and in each round takes the map that it and the seeds imply. The seeds' own rows are
     left out: they can be held out, where they are many.
     """
-    x, y = _without(sample.x, sample.seeds_x), _without(sample.y, sample.seeds_y)
+    x, y = unit(_without(sample.x, sample.seeds_x)), unit(_without(sample.y, sample.seeds_y))
     seeds = (sample.take_x(sample.seeds_x).T @ sample.take_y(sample.seeds_y)).double()
     matrix = start.to(x.dtype)
     forth, back = y.new_zeros(len(y)), x.new_zeros(len(x))

@@ -33,7 +33,7 @@ _COMPONENTS = 50
 def fingerprints(x: Tensor, y: Tensor, budget: int, log: Log) -> tuple[Tensor, Tensor]:
     """Unit rows (n, k) and (m, k) that can be compared across the unit rows x (n, dx) and y (m, dy)."""
     described = []
-    for index, rows in enumerate((x, y), start=1):
+    for index, rows in enumerate((unit(x), unit(y)), start=1):
         described.append(_described(rows, budget))
         log.report("fingerprints", index, 2)
     # One basis for both sides, from the covariance of all rows together.

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from kedge.geometry import unit
 from kedge.matching import Candidates, CosineReading, Match, Problem, Reading, compare
 from kedge.models.pair_model import PairModel
 from kedge.models.pairs import fit_model, known_and_found
@@ -68,14 +69,18 @@ def finish(
                 again, candidates = True, None
             elif settled:
                 break
-        reading = next_reading(problem, match, judge.probable(compared, match))
+        near = reading.ridge if isinstance(reading, PairModel) else None
+        reading = next_reading(problem, match, judge.probable(compared, match), near)
     return Finished(match, settled, candidates)
 
 
-def next_reading(problem: Problem, match: Match, probable: Tensor) -> PairModel:
-    """The pair model of the seeds and the pairs in a mask (n,) of rows; of all mutual pairs, where these are few."""
+def next_reading(problem: Problem, match: Match, probable: Tensor, near: float | None = None) -> PairModel:
+    """The pair model of the seeds and the pairs in a mask (n,) of rows; of all mutual pairs, where these are few.
+
+    Its ridge is `near` that of the model before: between rounds a model changes little.
+    """
     enough = int(probable.sum()) >= PAIRS_PER_DIM * min(problem.dims)
-    return fit_model(problem, *known_and_found(problem, match, probable if enough else None))
+    return fit_model(problem, *known_and_found(problem, match, probable if enough else None), near)
 
 
 def finish_softly(problem: Problem, sample: Problem, rotation: Tensor, judge: Judge, log: Log) -> Finished:
@@ -85,6 +90,6 @@ def finish_softly(problem: Problem, sample: Problem, rotation: Tensor, judge: Ju
     soft matches averages over such neighbours; anything more flexible, or sharper, learns them by heart.
     """
     schedule = Schedule(anneal_rounds=_SOFT_ROUNDS, epsilon_start=_WARM, epsilon_end=_COOL, parts=1)
-    found = anneal(sample, sample.x, sample.y, rotation, schedule, log, fade=False)
+    found = anneal(sample, unit(sample.x), unit(sample.y), rotation, schedule, log, fade=False)
     improved = CosineReading(found, torch.eye(problem.dims[1], dtype=found.dtype, device=found.device))
     return replace(finish(problem, improved, 1, judge, log), settled=True)

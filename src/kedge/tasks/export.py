@@ -21,6 +21,8 @@ About = Mapping[str, str]
 
 # As old as it can be: these operators have their present form since opset 13, which came with version 7 of the format.
 _OPSET, _IR_VERSION = 13, 7
+# ONNX has no operator that refuses an input. An index out of range is an error by its standard, which names the node.
+_REFUSAL = "vectors_must_be_finite_and_not_zero"
 
 
 def about_translation(discovery: AnchorDiscovery, *, back: bool = False, scale: Scale = "unit") -> dict[str, str]:
@@ -61,25 +63,40 @@ def _as_safetensors(translation: Translation, about: About) -> bytes:
 
 
 def _as_onnx(translation: Translation, about: About) -> bytes:
-    """A model from `vectors` (rows, d) to `translated` (rows, e)."""
+    """A model from `vectors` (rows, d) to `translated` (rows, e), which refuses rows without a direction."""
     onnx = _import_onnx()
-    helper, number = onnx.helper, onnx.TensorProto.FLOAT
+    helper, number, whole = onnx.helper, onnx.TensorProto.FLOAT, {"to": onnx.TensorProto.INT64}
     constants = translation._asdict() | {
         "target_column": translation.target_center[:, None],
         "left_over": np.asarray(translation.left_over, dtype=np.float32),
+        "one": np.ones(1, dtype=np.float32),
+        "zero": np.zeros((), dtype=np.float32),
+        "tiny": np.finfo(np.float32).tiny,
     }
     over_rows = {"axes": [1], "keepdims": 1}
     steps: tuple[tuple[str, tuple[str, ...], str, dict[str, Any]], ...] = (
         ("Abs", ("vectors",), "sizes", {}),
         # Divided by their largest entry first, tiny and huge vectors have squares within the range of float32.
         ("ReduceMax", ("sizes",), "largest", over_rows),
-        ("Div", ("vectors", "largest"), "scaled", {}),
+        # `wrong` is 0 for a usable row, and what `one` has no entry for otherwise.
+        ("IsNaN", ("vectors",), "is_nan", {}),
+        ("IsInf", ("vectors",), "is_infinite", {}),
+        ("Or", ("is_nan", "is_infinite"), "is_odd", {}),
+        ("Cast", ("is_odd",), "odd_entries", whole),
+        ("ReduceMax", ("odd_entries",), "odd", over_rows),
+        ("Equal", ("largest", "zero"), "is_zero", {}),
+        ("Cast", ("is_zero",), "zeros", whole),
+        ("Add", ("odd", "zeros"), "wrong", {}),
+        ("Gather", ("one", "wrong"), "usable", {"axis": 0, "name": _REFUSAL}),
+        ("Mul", ("vectors", "usable"), "checked", {}),
+        ("Div", ("checked", "largest"), "scaled", {}),
         ("ReduceL2", ("scaled",), "scaled_length", over_rows),
         ("Div", ("scaled", "scaled_length"), "unit", {}),
         ("Sub", ("unit", "source_center"), "centered", {}),
         ("MatMul", ("centered", "matrix"), "mapped", {}),
         ("ReduceL2", ("mapped",), "mapped_length", over_rows),
-        ("Div", ("mapped", "mapped_length"), "direction", {}),
+        ("Max", ("mapped_length", "tiny"), "divisor", {}),
+        ("Div", ("mapped", "divisor"), "direction", {}),
         ("MatMul", ("direction", "target_column"), "along", {}),
         ("Mul", ("along", "along"), "along_squared", {}),
         ("Add", ("along_squared", "left_over"), "reach_squared", {}),
@@ -129,6 +146,8 @@ _BY_NUMPY = '''
 def translate(vectors):
     """Vectors (k, {dim_in}), or one ({dim_in},), of {source} in {target}'s space."""
     v = np.asarray(vectors, dtype=np.float64)
+    if not (np.isfinite(v).all() and v.any(axis=-1).all()):
+        raise ValueError("vectors must be finite and not zero")
     v = v / np.linalg.norm(v, axis=-1, keepdims=True) - arrays["source_center"]
     v = v.astype(np.float32) @ arrays["matrix"]
     v = v / np.linalg.norm(v, axis=-1, keepdims=True)

@@ -20,9 +20,10 @@ _POWERS = (0.25, 0.5, 1.0)
 
 def candidates(lesson: Lesson) -> Iterator[tuple[str, LinearMap]]:
     """One map for each power."""
-    from kedge.geometry import canonical_map
+    from kedge.geometry import canonical_directions, canonical_loadings
 
+    left, right = canonical_directions(lesson.x, lesson.y, lesson.moments.cross, lesson.ridge)
+    left, right = lesson.x.scaled_to_unit(left).double(), lesson.y.scaled_to_unit(right)
+    loadings = canonical_loadings(lesson.y, right)
     for power in _POWERS:
-        factors = lesson.correlations.pow(power)
-        matrix = canonical_map(lesson.x, lesson.y, lesson.moments.cross, lesson.ridge, factors)
-        yield f"canonical, power {power:g}", LinearMap.from_tensor(matrix)
+        yield f"canonical, power {power:g}", LinearMap.from_tensor((left * lesson.correlations.pow(power)) @ loadings)

@@ -41,7 +41,10 @@ _SOFT_WEIGHTS = (0.2, 1, 5)
 
 @dataclass(frozen=True)
 class Centers:
-    """What was subtracted from the rows of X (dx,) and Y (dy,), if anything."""
+    """What was subtracted from the rows of X (dx + 1,) and Y (dy + 1,), if anything.
+
+    The last number is the length of what lies outside the coordinates of the rows.
+    """
 
     x: Tensor | None
     y: Tensor | None
@@ -78,10 +81,10 @@ def choose_map(
 ) -> ChosenMap:
     """The best map from X to Y that pairs (p,) of rows give, of which the first `known` are certain.
 
-    Where enough are, they alone are tested, and maps fitted to them alone are among the candidates. `center` (dy,) is
-    what was subtracted from Y, whose rows are searched as they were before. `soft` (dx, dy) is the cross moment of soft
-    pairs where the found ones are few or in doubt: then maps of it and of the known pairs are candidates too, and with
-    too few known ones to choose by, it is such a map that is taken.
+    Where enough are, they alone are tested, and maps fitted to them alone are among the candidates. `center` (dy + 1,)
+    is what was subtracted from Y, whose rows are searched as they were before. `soft` (dx, dy) is the cross moment of
+    soft pairs where the found ones are few or in doubt: then maps of it and of the known pairs are candidates too, and
+    with too few known ones to choose by, it is such a map that is taken.
     """
     certain = known >= ENOUGH_KNOWN
     if soft is not None and not certain:
@@ -209,14 +212,14 @@ class _Trial:
     ) -> _Trial:
         others = torch.randperm(len(problem.y), generator=generator)[:_INDEX].to(rows_y.device)
         drawn = torch.unique(torch.cat([rows_y, others]))
-        index = denormalise(problem.take_y(drawn), center)
+        index = _raw(problem.take_y(drawn), center)
         partners = torch.searchsorted(drawn, rows_y)
         nearest = _nearest(index[partners], index, problem.budget)
         return cls(problem.take_x(rows_x), index, partners, center, nearest, problem.budget)
 
     def scores(self, candidate: Map) -> Tensor:
         """Reciprocal ranks of the partners, and overlaps with what they would find (2, t)."""
-        queries = denormalise(unit(on_tensors(candidate, self.queries)), self.center)
+        queries = _raw(on_tensors(candidate, self.queries), self.center)
         parts = []
         for rows, similarity in row_blocks(queries, self.index, self.budget):
             theirs = self.partners_nearest[rows]
@@ -227,6 +230,13 @@ class _Trial:
             rank = similarity.gt_(own).sum(dim=1) + 1
             parts.append(torch.stack([1 / rank.double(), shared]))
         return torch.cat(parts, dim=1)
+
+
+def _raw(directions: Tensor, center: Tensor | None) -> Tensor:
+    """Rows (k, d) as they were before a center (d + 1,) was subtracted: unit vectors (k, d + 1)."""
+    if center is None:
+        return unit(directions)
+    return denormalise(torch.nn.functional.pad(unit(directions), (0, 1)), center)
 
 
 def on_tensors(mapping: Map, rows: Tensor) -> Tensor:

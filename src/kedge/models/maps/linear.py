@@ -37,6 +37,11 @@ class LinearMap:
         """The map by a matrix (ds, dt) of any precision."""
         return cls(matrix.float())
 
+    def in_coordinates(self, source: Tensor, target: Tensor) -> LinearMap:
+        """The same map for rows that come as rows @ source (ds, k) and go to rows @ target.T, of target (dt, l)."""
+        matrix: Any = self.matrix
+        return LinearMap(source @ matrix @ target.T)
+
     def state(self) -> dict[str, NDArray[np.float32]]:
         """The matrix."""
         matrix: Any = self.matrix

@@ -35,6 +35,12 @@ class Map(Protocol):
     def __call__(self, rows: Matrix) -> Matrix:
         """Unit rows (k, ds) of the normalised source, as rows (k, dt) of the normalised target."""
 
+    def in_coordinates(self, source: Tensor, target: Tensor) -> Self:
+        """The same map for rows that come as rows @ source (ds, k) and go to rows @ target.T, of target (dt, l).
+
+        Maps are fitted in principal axes, and kept in the coordinates that the spaces came with.
+        """
+
     def state(self) -> dict[str, NDArray[np.float32]]:
         """All that it learned, as named float32 arrays."""
 

@@ -9,10 +9,9 @@ import json
 from pathlib import Path
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from safetensors import safe_open
-from safetensors.torch import save_file
+from safetensors.numpy import save_file
 
 from kedge.errors import InputError
 from kedge.spaces.embeddings import Embeddings
@@ -23,6 +22,8 @@ from kedge.spaces.selection import Selection
 
 def read(path: Path, selection: Selection) -> tuple[list[str], NDArray[np.float32]]:
     """Keys and vectors (n, d); a float32 matrix stays memory-mapped."""
+    import torch  # which knows bfloat16, and maps files into memory; the rest of kedge.spaces does without it
+
     remember_size(path)
     with safe_open(path, framework="pt") as tensors:
         names = set(tensors.keys())
@@ -49,8 +50,8 @@ def write(path: Path, space: Embeddings) -> None:
     encoded = np.frombuffer(json.dumps(list(space.keys)).encode(), dtype=np.uint8)
     save_file(
         {
-            "vectors": torch.from_numpy(np.array(space.vectors, dtype=np.float32)),  # a copy: the map may be read-only
-            "keys": torch.from_numpy(encoded.copy()),
+            "vectors": np.ascontiguousarray(space.vectors, dtype=np.float32),
+            "keys": encoded,
         },
         path,
         metadata={"format": "kedge-embeddings"},

@@ -6,23 +6,20 @@ the columns of a folder of Parquet files.
 
 from __future__ import annotations
 
-import re
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeGuard
 from urllib.parse import unquote
 
-from kedge.errors import InputError
+from kedge.errors import InputError, did_you_mean
+from kedge.masking import MASK, mask, secrets_in
 
 KINDS = ("chroma", "lancedb", "qdrant", "qdrant-edge", "pgvector", "sqlite-vec", "faiss", "parquet")
 _NAMELESS = ("qdrant-edge", "faiss")
 _NAME_OPTIONAL = (*_NAMELESS, "parquet")
-# What stands between the user and the last @, and options of such names. Not `urlsplit`, which gives up on odd ports.
-_SECRETS = (
-    re.compile(r"(://[^/?#@:]*:)(.+)(?=@)"),
-    re.compile(r"((?:^|[?&\s])\w*(?:pass(?:word)?|token|secret|api_?key)=)([^&\s]+)", re.IGNORECASE),
-)
-_MASK = "***"
+# Keys that go into a header; where one cannot, the client's error quotes it. (No client quotes PGPASSWORD.)
+_IN_ENVIRONMENT = ("QDRANT_API_KEY", "CHROMA_TOKEN")
 
 
 @dataclass(frozen=True)
@@ -56,6 +53,11 @@ class Address:
             raise InputError(f"{address}: an address of this kind reads {form}; see `kedge stores`")
         if name and kind in _NAMELESS:
             raise InputError(f"{address}: an address of this kind reads {form}, without a name after #")
+        if address._is_ambiguous:
+            raise InputError(
+                f"{address}: where the password ends cannot be told; in it write @ as %40, # as %23, / as %2F and ? as "
+                "%3F, or leave it to the environment, see `kedge stores --help`"
+            )
         return address
 
     @classmethod
@@ -69,17 +71,29 @@ class Address:
         return "://" in self.place
 
     def __str__(self) -> str:
-        kind, name, place = f"{self.kind}:" if self.kind else "", f"#{self.name}" if self.name else "", self.place
-        for pattern in _SECRETS:
-            place = pattern.sub(rf"\1{_MASK}", place)
-        return f"{kind}{place}{name}"
+        return mask(self._text, whole=True)
+
+    @property
+    def _text(self) -> str:
+        kind, name = f"{self.kind}:" if self.kind else "", f"#{self.name}" if self.name else ""
+        return f"{kind}{self.place}{name}"
+
+    @property
+    def _is_ambiguous(self) -> bool:
+        """Whether the name may be the end of a password, or a client may take a part of the password for the host."""
+        login = self.place.partition("://")[2].rpartition("@")[0]
+        return not str(self).endswith(f"#{self.name}" if self.name else "") or any(
+            mark in login.partition(":")[2] for mark in "@#/?"
+        )
 
     def hide(self, text: str) -> str:
         """The text, such as the message of a client, without the secrets of this address."""
-        found = {match[2] for pattern in _SECRETS for match in pattern.finditer(self.place)}
-        for secret in sorted(found | set(map(unquote, found)), key=len, reverse=True):
-            text = text.replace(secret, _MASK)
-        return text
+        found = secrets_in(self._text)
+        keys = {os.environ[name] for name in _IN_ENVIRONMENT if os.environ.get(name)}
+        hidden = found | {unquote(secret) for secret in found} | keys | {repr(key)[1:-1] for key in keys}
+        for secret in sorted(hidden, key=len, reverse=True):
+            text = text.replace(secret, MASK)
+        return mask(text)
 
 
 def is_address(text: object) -> TypeGuard[str | Address]:
@@ -90,3 +104,24 @@ def is_address(text: object) -> TypeGuard[str | Address]:
 def as_address(text: str | Address) -> Address:
     """The address that a text is."""
     return text if isinstance(text, Address) else Address.parse(text)
+
+
+def file_name(text: str) -> Path:
+    """The path that a text is; what rather looks like an address, or like part of one, is an `InputError`.
+
+    So no name that holds a password gets any further, to be shown or written.
+    """
+    shown = mask(text, whole=True)
+    if os.path.exists(text):  # noqa: PTH110 - any text may be too long for a name
+        return Path(text)
+    if is_address(text):
+        raise InputError(
+            f"{shown}: is the address of a store, but a file or folder is needed here; write ./ before its name"
+        )
+    if "://" in text or shown != text:
+        meant = did_you_mean(text.partition(":")[0], KINDS)
+        raise InputError(
+            f"{shown}: looks like an address, but begins with none of {', '.join(f'{kind}:' for kind in KINDS)}"
+            f"{meant or '; see `kedge stores`'}"
+        )
+    return Path(text)

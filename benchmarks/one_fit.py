@@ -1,0 +1,53 @@
+"""The fit of one case of `before_after.py`, in a process of its own: `python one_fit.py CASE.npz ANSWER.npz`.
+
+Runs with whatever kedge is on the path, of today or of some time ago, and so uses only names that all of them have.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import kedge
+
+
+def main(case_file: str, answer_file: str) -> None:
+    """Fit the spaces of a case and write all that is compared."""
+    case = np.load(case_file)
+    torch.set_num_threads(int(case["threads"]))
+    x, y = (kedge.Embeddings(case[f"keys_{side}"].tolist(), case[side]) for side in "xy")
+    discovery = kedge.AnchorDiscovery(random_state=int(case["random_state"]), device="cpu")
+    began = time.perf_counter()
+    discovery.fit(x, y, case["seeds"])
+    seconds = time.perf_counter() - began
+    if hasattr(discovery, "translate_back"):  # until `translate` took `back`
+        back = discovery.translate_back(case["queries_y"])
+    else:
+        back = discovery.translate(case["queries_y"], back=True)
+    answers = {"map": discovery.health_.map, "pairs": discovery.health_.pairs}
+    description = {
+        "package": str(Path(kedge.__file__).parent),
+        "seconds": seconds,
+        "pair_keys": [list(map(str, pair)) for pair in discovery.pair_keys_],
+        "verdicts": {name: answer.verdict for name, answer in answers.items()},
+        "scores": {name: float(answer.score) for name, answer in answers.items()},
+    }
+    np.savez(
+        answer_file,
+        description=json.dumps(description),
+        pairs=discovery.pairs_,
+        pair_confidence=discovery.pair_confidence_,
+        confidence=discovery.confidence_,
+        match=discovery.match_,
+        forth=discovery.translate(case["queries_x"]),
+        back=back,
+    )
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

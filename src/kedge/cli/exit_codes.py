@@ -1,0 +1,27 @@
+"""The exit codes of all commands, and what `kedge --help` says of them."""
+
+from __future__ import annotations
+
+EXIT_BAD_INPUT = 2
+EXIT_NOT_PASSED = 3
+EXIT_INTERRUPTED = 130
+
+NOT_PASSED = {
+    "discover": "the map, or with --require pairs the pairs, is not ok",
+    "compare": "no run can be trusted",
+    "rehearse": "a metric is below --fail-under",
+    "migrate": "the target does not hold what it should",
+}
+"""The commands that exit with 3, and when."""
+
+EXIT_CODES = "\n".join(
+    (
+        "exit codes:",
+        "  0    done",
+        "  2    bad input, or something that cannot be read or written; one line says what",
+        "  3    written, but it did not pass:",
+        *(f"         {command}: {reason}" for command, reason in NOT_PASSED.items()),
+        "  130  interrupted by Ctrl-C or SIGTERM; nothing half-written is left",
+    )
+)
+"""The end of `kedge --help`."""

@@ -1,0 +1,47 @@
+"""`kedge convert`: from one file format to another."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from kedge.cli.arguments import FORMATS, add_command, add_limit, add_overwrite, add_target, space_name
+
+
+def add_parser(commands: Any) -> None:
+    """Describe the command."""
+    parser = add_command(
+        commands,
+        "convert",
+        run,
+        "convert vectors to another format, or some of them",
+        "Convert a file of vectors to another format, or keep part of it.",
+        """  kedge convert GoogleNews-vectors-negative300.bin words.safetensors --limit 200000
+  kedge convert wiki.vec.gz some.npz --keys words.txt
+  kedge convert cells.h5ad#X_pca cells.npz
+  kedge convert chroma:DIR#COLLECTION vectors.npz
+
+Only ids and vectors are kept; `kedge migrate` keeps the payload of a store too.""",
+    )
+    parser.add_argument(
+        "file", metavar="IN", type=space_name, help=f"file to read: {FORMATS}; or a store (`kedge stores`)"
+    )
+    add_target(parser, "out", "file to write, whose suffix names the format; or a new store")
+    parser.add_argument("--keys", metavar="FILE", type=Path, help="keep only these keys, one per line")
+    add_overwrite(parser)
+    add_limit(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Read and write."""
+    from kedge.cli.output import note
+    from kedge.cli.output_files import require_free_space, write_derived
+    from kedge.spaces import read_embeddings, read_key_list
+
+    require_free_space(arguments)
+    keys = set(read_key_list(arguments.keys)) if arguments.keys else None
+    space = read_embeddings(arguments.file, limit=arguments.limit, keys=keys)
+    if keys is not None and len(space) < len(keys) and arguments.limit is None:
+        note(f"{len(keys) - len(space)} of {len(keys)} wanted keys are not in {arguments.file}")
+    return write_derived(arguments, space, space.vectors, "vectors")

@@ -1,0 +1,312 @@
+"""`kedge discover`: the main job, from two files and a few pairs, or none, to a run folder."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kedge.cli.arguments import (
+    PAIR_FORMATS,
+    add_command,
+    add_device,
+    add_limit,
+    add_overwrite,
+    add_random_state,
+    add_spaces,
+    byte_count,
+    positive,
+    probability,
+    whitening,
+)
+from kedge.cli.exit_codes import EXIT_NOT_PASSED
+from kedge.cli.page_options import add_page
+from kedge.cli.signals import was_interrupted
+
+if TYPE_CHECKING:
+    from kedge.spaces import Embeddings
+
+# What a row's fingerprint takes while it is made.
+_FINGERPRINT_BYTES = 16_384
+# Shared coordinates that a row has besides those it is multiplied in.
+_SHARED_BESIDES = 12
+
+
+def add_parser(commands: Any) -> None:
+    """Describe the command."""
+    parser = add_command(
+        commands,
+        "discover",
+        run,
+        "find pairs, anchors and a map between two spaces",
+        "Find pairs, anchors and a map between two spaces, from a few known pairs or none.",
+        """  kedge discover en.vec fr.vec --seeds seeds.tsv -o RUN
+  kedge discover x.vec y.vec -o RUN                                         no seeds at all
+  kedge discover x.npy y.npy --seeds s.tsv -o RUN --resume                  go on after a stop
+  kedge discover queries.npy index.npy --seeds s.tsv --disjoint -o RUN      nothing else in common
+  kedge discover old.npy new.safetensors --seeds seeds.csv --seed-format rows --anchors 500 -o RUN
+  kedge discover x.npz y.npz --seeds s.tsv --method paper --init random --no-center -o RUN      as printed
+
+The seeds are two columns of keys (X, then Y): .tsv, .csv, or separated by white space.
+RUN gets anchors.tsv, pairs.tsv, seeds.tsv (which says which seeds look wrong), unmatched.tsv (the rows in no pair),
+run.json, and the vectors and the map as .safetensors.
+What a discovery has reached is kept in RUN.checkpoint until RUN is written; --overwrite replaces that too.
+Two questions are answered: is the map right, and are the pairs right? Exit code 3: RUN is written, but the answer that
+was asked for (see --require) is not ok.""",
+    )
+    parser.usage = "kedge discover X Y [--seeds FILE] -o RUN [options]"
+    add_spaces(parser)
+    _add_common(parser)
+    _add_advanced(parser.add_argument_group("advanced"))
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    """The options that people use."""
+    parser.add_argument(
+        "--seeds", metavar="FILE", type=Path, help="the known pairs; without it kedge tries to do without"
+    )
+    parser.add_argument("-o", "--out", metavar="RUN", type=Path, required=True, help="folder to write")
+    parser.add_argument(
+        "--anchors",
+        metavar="N",
+        type=positive,
+        help="number of anchors (300, or as many as the smaller space has rows)",
+    )
+    parser.add_argument(
+        "--min-confidence",
+        metavar="P",
+        type=probability,
+        default=0.5,
+        help="list only pairs at least this probable (0.5)",
+    )
+    parser.add_argument(
+        "--disjoint",
+        action="store_true",
+        help="the files have no item in common but the seeds: find the map without pairs, and list none",
+    )
+    add_page(parser, "--report", default=None)
+    add_limit(parser)
+    add_random_state(parser)
+    add_device(parser)
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on with a discovery of the same files that was stopped, if there is one",
+    )
+    add_overwrite(parser)
+
+
+def _add_advanced(group: argparse._ArgumentGroup) -> None:
+    """The rest, which is rarely needed."""
+    group.add_argument("--seed-format", choices=PAIR_FORMATS, default="keys", help="what the seed file holds (keys)")
+    group.add_argument(
+        "--anchor-keys",
+        metavar="FILE",
+        type=Path,
+        help="keys of X to use as anchors, one per line, instead of --anchors",
+    )
+    group.add_argument(
+        "--anchor-choice", choices=("random", "farthest"), default="random", help="how to choose anchors (random)"
+    )
+    group.add_argument("--no-center", action="store_true", help="do not subtract the mean")
+    group.add_argument(
+        "--whiten",
+        metavar="A",
+        type=whitening,
+        default="auto",
+        help="divide each axis of the spaces by its deviation to this power, 0 to 1, where a few drown the others; "
+        "auto takes 0, and tries 0.5 where that is not healthy enough (auto)",
+    )
+    group.add_argument(
+        "--method", choices=("alternate", "paper"), default="alternate", help="ours, or the paper's optimiser"
+    )
+    group.add_argument(
+        "--init", choices=("seeds", "random"), default="seeds", help="start of the paper's optimiser (seeds)"
+    )
+    group.add_argument(
+        "--exact",
+        action="store_true",
+        help="compare all rows with all, also where candidates would be quicker (more than some 15,000 rows on a CPU)",
+    )
+    group.add_argument(
+        "--precision",
+        choices=("tf32", "bf16", "float32"),
+        default="tf32",
+        help="what matching multiplies in on a GPU (tf32); a CPU always uses float32",
+    )
+    group.add_argument(
+        "--memory",
+        metavar="SIZE",
+        type=byte_count,
+        default="256M",
+        help="memory for temporaries, e.g. 500M or 2G (256M)",
+    )
+    group.add_argument(
+        "--require", choices=("map", "pairs"), default="map", help="what must be ok for exit code 0 (map)"
+    )
+    group.add_argument("--ignore-verdict", action="store_true", help="exit with 0 whatever the verdicts are")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Read, check, discover, write, and print how it went."""
+    from kedge.runs.lock import FolderLock
+
+    try:
+        with FolderLock(arguments.out):
+            return _run(arguments)
+    except BaseException as error:
+        if was_interrupted(error) and _checkpoint(arguments).is_dir():
+            from kedge.cli.output import note
+
+            note(f"what was reached is kept in {_checkpoint(arguments)}; the same command with --resume goes on")
+        raise
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from kedge.cli.find.discovery_summary import print_discovery, required_answer
+    from kedge.cli.find.provenance import describe_machine
+    from kedge.cli.output import note, print_page
+    from kedge.cli.progress import progress_bar
+    from kedge.estimators import AnchorDiscovery
+    from kedge.runs.checkpoint import discard
+
+    _check_outputs(arguments)
+    began = time.perf_counter()
+    given = _read(arguments)
+    x, y = given.x, given.y
+    note(f"{x.source}: {len(x)} x {x.dim}, {y.source}: {len(y)} x {y.dim}, {len(given.seeds) or 'no'} seeds")
+    _require_memory(arguments, x, y)
+    if arguments.overwrite and not arguments.resume:
+        discard(_checkpoint(arguments))
+    keeps_state = arguments.method == "alternate"
+    resumed = keeps_state and _checkpoint(arguments).is_dir()
+    read_seconds = time.perf_counter() - began
+
+    with progress_bar() as on_step:
+        discovery = AnchorDiscovery(
+            n_anchors=arguments.anchors,
+            method=arguments.method,
+            init=arguments.init,
+            anchor_choice=arguments.anchor_choice,
+            center=not arguments.no_center,
+            whiten=arguments.whiten,
+            disjoint=arguments.disjoint,
+            min_confidence=arguments.min_confidence,
+            memory_budget=arguments.memory,
+            device=arguments.device,
+            precision=arguments.precision,
+            exact=arguments.exact,
+            random_state=arguments.random_state,
+            checkpoint=_checkpoint(arguments) if keeps_state else None,
+            on_step=on_step,
+        ).fit(x, y, given.seeds, given.anchors)
+    seconds = time.perf_counter() - began
+    timings = {"read_seconds": round(read_seconds, 3), "fit_seconds": round(seconds - read_seconds, 3)}
+    extra = {
+        "inputs": given.described,
+        "limit": arguments.limit,
+        "timings": timings,
+        "machine": describe_machine(arguments.device),
+        "resumed": resumed,
+    }
+    discovery.save(arguments.out, overwrite=arguments.overwrite, extra=extra)
+    if keeps_state:
+        discard(_checkpoint(arguments))
+    print_discovery(discovery, arguments, len(x), len(y), seconds)
+    if arguments.report:
+        from kedge.report import write_report
+
+        write_report(arguments.report, discovery, x, y, run=str(arguments.out))
+        if not arguments.json:
+            print_page(arguments.report)
+    passed = required_answer(discovery, arguments).verdict == "ok"
+    return 0 if passed or arguments.ignore_verdict else EXIT_NOT_PASSED
+
+
+class _Given(NamedTuple):
+    """What the files hold, and what `run.json` says about them."""
+
+    x: Embeddings
+    y: Embeddings
+    seeds: Any
+    anchors: list[str] | None
+    described: dict[str, Any]
+
+
+def _read(arguments: argparse.Namespace) -> _Given:
+    from kedge.cli.find.provenance import read_described
+    from kedge.spaces import read_embeddings, read_key_list, read_pairs
+
+    described: dict[str, Any] = {}
+
+    def read(name: str, reader: Callable[..., Any], *more: Any, **options: Any) -> Any:
+        path = getattr(arguments, name)
+        content, described[name] = read_described(path, lambda: reader(path, *more, **options))
+        return content
+
+    x, y = (read(name, read_embeddings, limit=arguments.limit) for name in ("x", "y"))
+    seeds = read("seeds", read_pairs, x, y, by=PAIR_FORMATS[arguments.seed_format]) if arguments.seeds else ()
+    anchors = read("anchor_keys", read_key_list) if arguments.anchor_keys else None
+    return _Given(x, y, seeds, anchors, described)
+
+
+def _check_outputs(arguments: argparse.Namespace) -> None:
+    """Refuse at the start what could not be written at the end, or would cost something."""
+    from kedge.cli.output_files import require_free
+    from kedge.errors import InputError
+    from kedge.runs.folder import check_target
+
+    if arguments.anchors and arguments.anchor_keys:
+        raise InputError("--anchors: --anchor-keys names the anchors, as many as there are; omit one of the two")
+    check_target(arguments.out, overwrite=True)  # whether it could be; whether it may be, is the next question
+    require_free(arguments)
+    if arguments.report:
+        from kedge.report import require_page_target
+
+        require_page_target(arguments.report)
+        require_free(arguments, "report")
+    _check_checkpoint(arguments)
+
+
+def _checkpoint(arguments: argparse.Namespace) -> Path:
+    """Where the state of an unfinished run is kept: beside the run."""
+    out: Path = arguments.out.resolve()
+    return out.with_name(f"{out.name}.checkpoint")
+
+
+def _check_checkpoint(arguments: argparse.Namespace) -> None:
+    """Refuse to lose an unfinished run, or to go on where that cannot be."""
+    from kedge.cli.output import note
+    from kedge.errors import InputError
+
+    folder = _checkpoint(arguments)
+    if arguments.resume and arguments.method == "paper":
+        raise InputError("--resume: the paper's optimiser keeps no state to go on from; omit it")
+    if arguments.resume:
+        note(f"going on from {folder}" if folder.is_dir() else f"nothing to go on from in {folder}; starting")
+    elif folder.is_dir() and not arguments.overwrite:
+        raise InputError(
+            f"{folder}: an unfinished discovery is kept there; go on with it by --resume, or start over by --overwrite"
+        )
+
+
+def _require_memory(arguments: argparse.Namespace, x: Embeddings, y: Embeddings) -> None:
+    """Refuse spaces that this machine cannot hold."""
+    from kedge.estimators.devices import resolve_device
+    from kedge.matching import exact_is_quick
+    from kedge.solving.schedule import FINGERPRINT_ROWS
+    from kedge.spaces.memory import require_memory
+
+    device = resolve_device(arguments.device)
+    if device.type != "cpu":
+        return
+    # Both spaces are held normalised and in shared coordinates.
+    shared = y.dim + _SHARED_BESIDES  # as confidence reads them; canonical ones are fewer
+    exact = arguments.exact or exact_is_quick(len(x), len(y), device)
+    number = 4 if exact else 2  # bytes; where rows are many, they are held in half precision
+    held = number * (len(x) * (x.dim + shared) + len(y) * (y.dim + shared))
+    needed = arguments.memory + held
+    needed += _FINGERPRINT_BYTES * (min(len(x), FINGERPRINT_ROWS) + min(len(y), FINGERPRINT_ROWS))
+    require_memory(needed, "--memory and the spaces", "give a smaller --memory, or fewer rows with --limit")

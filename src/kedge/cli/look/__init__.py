@@ -1,0 +1,1 @@
+"""Commands that show a run, or what is in a file: as a page, live, as figures, as scores, beside other runs."""

@@ -1,0 +1,158 @@
+"""`kedge compare`: several runs over the same spaces, side by side."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kedge.cli.arguments import add_command, add_overwrite, positive
+from kedge.cli.exit_codes import EXIT_NOT_PASSED
+from kedge.cli.page_options import add_page
+from kedge.cli.true_pairs import add_gold, describe_pairs, read_gold
+
+if TYPE_CHECKING:
+    from kedge.estimators import AnchorDiscovery
+    from kedge.tasks import RunsCompared, Truth
+
+
+def add_parser(commands: Any) -> None:
+    """Describe the command."""
+    parser = add_command(
+        commands,
+        "compare",
+        run,
+        "put runs over the same spaces side by side",
+        "Put runs over the same spaces side by side: what each found, where they differ, which to trust.",
+        """  kedge compare RUN1 RUN2 RUN3
+  kedge compare RUN1 RUN2 -o compared.html
+  kedge compare RUN1 RUN2 --gold dictionary.tsv --json
+
+should be right:  the mean confidence of a run's pairs
+same as others:   of the pairs with a row that is in a pair of another run too, how many that run has as well
+A run is trusted if it says that it is right, and agrees with half of the others that do; with --gold the truth decides.
+Where no run can be trusted the exit code is 3.""",
+    )
+    parser.add_argument(
+        "run_folders", metavar="RUN", type=Path, nargs="+", help="folders written by `kedge discover`, two or more"
+    )
+    add_gold(parser, required=False)
+    parser.add_argument("--examples", metavar="N", type=positive, default=10, help="list N disagreements (10)")
+    add_page(parser, "-o", "--out", default=None)
+    add_overwrite(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Load, compare, print, write the page."""
+    from kedge.cli.output import print_json, print_page
+    from kedge.cli.output_files import require_free
+    from kedge.estimators import load
+    from kedge.report import require_page_target, write_compared
+    from kedge.tasks import compare_runs
+
+    if arguments.out:
+        require_page_target(arguments.out)
+        require_free(arguments)
+    named = {str(folder): load(folder) for folder in _distinct(arguments.run_folders)}
+    truth = _read_truth(arguments, named) if arguments.gold else None
+    compared = compare_runs(named, truth=truth, examples=arguments.examples)
+    if arguments.out:
+        write_compared(arguments.out, compared)
+    if arguments.json:
+        print_json(as_json(compared) | {"out": str(arguments.out) if arguments.out else None})
+    else:
+        print_compared(compared)
+        if arguments.out:
+            print_page(arguments.out)
+    return 0 if compared.trust.run is not None else EXIT_NOT_PASSED
+
+
+def as_json(compared: RunsCompared) -> dict[str, Any]:
+    """The documented object."""
+    trusted, what, reason = compared.trust
+    return {
+        "trust": {"run": None if trusted is None else compared.names[trusted], "for": what, "reason": reason},
+        "runs": [
+            {
+                "name": run.name,
+                "map": run.health.map,
+                "pairs": run.health.pairs,
+                "found": run.pairs,
+                "should_be_right": run.expected,
+                "same_as_others": run.others,
+                "anchors": run.anchors,
+                "seeds": run.seeds,
+                "seconds": run.seconds,
+                "inputs": run.inputs,
+                "gold": run.score and run.score._asdict(),
+            }
+            for run in compared.runs
+        ],
+        "between": [
+            {"pairs_of": one, "in": other} | echo._asdict() | {"share": echo.share}
+            for one, row in zip(compared.names, compared.echoes, strict=True)
+            for other, echo in zip(compared.names, row, strict=True)
+            if one != other
+        ],
+        "agreed": {"pairs": compared.agreed, "confidence": compared.agreed_confidence},
+        "disputed": {
+            "rows": compared.disputed,
+            "examples": [
+                {"x": each.key, "partners": [partner and partner._asdict() for partner in each.partners]}
+                for each in compared.disagreements
+            ],
+        },
+        "settings": compared.settings,
+        "remarks": compared.remarks,
+    }
+
+
+def print_compared(compared: RunsCompared) -> None:
+    """The same for people."""
+    from kedge.cli.output import print_line, print_table
+    from kedge.tasks import RUN_COLUMNS, SCORE_COLUMNS
+
+    print_table((*RUN_COLUMNS, *(SCORE_COLUMNS if compared.runs[0].score else ())), compared.table())
+    if compared.settings:
+        print_line()
+        print_table(("settings that differ", *compared.names), compared.setting_table())
+    for remark in compared.remarks:
+        print_line(remark)
+    print_line()
+    print_table(("pairs of, the same in", *compared.names), compared.echo_table())
+    sure = "" if compared.agreed_confidence is None else f", with mean confidence {compared.agreed_confidence:.2f}"
+    print_line(
+        f"In all of them: {compared.agreed:,} pairs{sure}. With different partners: {compared.disputed:,} rows of X."
+    )
+    if compared.disagreements:
+        print_line()
+        print_table(("different partners, surest first", *compared.names), compared.disagreement_table())
+    print_line()
+    if compared.trust.run is None:
+        print_line(("No run can be trusted.", "bold red"), f" {compared.trust.reason}")
+    else:
+        trusted = f"Trust the {compared.trust.what} of {compared.names[compared.trust.run]}"
+        print_line((trusted, "bold green"), f": {compared.trust.reason}")
+
+
+def _distinct(folders: list[Path]) -> list[Path]:
+    """The folders, if none is there twice."""
+    from kedge.errors import InputError
+
+    seen: dict[Path, Path] = {}
+    for folder in folders:
+        if folder.resolve() in seen:
+            raise InputError(f"{folder}: is the same run as {seen[folder.resolve()]}; name each once")
+        seen[folder.resolve()] = folder
+    return folders
+
+
+def _read_truth(arguments: argparse.Namespace, named: dict[str, AnchorDiscovery]) -> Truth:
+    """What `--gold` names, for the keys of the runs."""
+    from kedge.cli.output import note
+    from kedge.tasks import Truth, keys_of_runs
+
+    x, y = keys_of_runs(named.values())
+    gold = read_gold(arguments, x, y)
+    note(f"gold: {describe_pairs(gold)}")
+    return Truth(x, y, gold.pairs, complete=gold.complete)

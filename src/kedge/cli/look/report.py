@@ -1,0 +1,83 @@
+"""`kedge report`: a run as a page to look at."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from kedge.cli.arguments import add_command, add_device, add_limit, add_overwrite, add_rows_shown, add_run, add_spaces
+from kedge.cli.page_options import add_labels, add_page, compare_with_gold, read_labels
+from kedge.cli.true_pairs import add_gold, add_known, describe_pairs, read_known
+
+
+def add_parser(commands: Any) -> None:
+    """Describe the command."""
+    parser = add_command(
+        commands,
+        "report",
+        run,
+        "write a run as one HTML page",
+        "Write a run as one HTML page: the verdict, both spaces, search, pairs, and how sure they are.",
+        """  kedge report RUN x.vec y.vec
+  kedge report RUN en.vec fr.vec --gold dictionary.tsv -o report.html
+  kedge report RUN new.npy old.npy --known keys     with a rehearsal: what searches would lose
+  kedge report RUN a.npz b.npz --labels labels.tsv --layout tsne     points coloured by label, laid out by t-SNE too
+
+The page needs no network and no other file.""",
+    )
+    add_run(parser)
+    add_spaces(parser)
+    add_page(parser, "-o", "--out", default=Path("report.html"))
+    add_overwrite(parser)
+    add_gold(parser, required=False)
+    add_known(parser)
+    add_labels(parser)
+    parser.add_argument(
+        "--layout", choices=("tsne",), help="draw both spaces by t-SNE too, a minute or more; needs kedge[layout]"
+    )
+    add_rows_shown(parser)
+    add_device(parser)
+    add_limit(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Load, compare if there is something to compare with, write."""
+    from kedge.cli.output import note, print_json, print_page
+    from kedge.cli.output_files import require_free
+    from kedge.estimators import load
+    from kedge.report import require_page_target, write_report
+    from kedge.report.layout import require_layout
+    from kedge.spaces import read_embeddings
+    from kedge.tasks import rehearse
+
+    require_page_target(arguments.out)
+    if arguments.layout:
+        require_layout()
+    require_free(arguments)
+    discovery = load(arguments.run_folder)
+    x, y = (read_embeddings(path, limit=arguments.limit) for path in (arguments.x, arguments.y))
+    labels = read_labels(arguments, x, y)
+    rehearsal = None
+    if known := read_known(arguments, x, y):
+        note(f"known: {describe_pairs(known)}")
+        rehearsal = rehearse(discovery, x, y, known.pairs, device=arguments.device)
+    write_report(
+        arguments.out,
+        discovery,
+        x,
+        y,
+        gold=compare_with_gold(arguments, discovery, x, y),
+        rehearsal=rehearsal,
+        labels=labels,
+        layout=arguments.layout is not None,
+        run=str(arguments.run_folder),
+        most=arguments.rows,
+    )
+    if arguments.json:
+        print_json(
+            {"out": str(arguments.out), "map": discovery.health_.map.verdict, "pairs": discovery.health_.pairs.verdict}
+        )
+    else:
+        print_page(arguments.out)
+    return 0

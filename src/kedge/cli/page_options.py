@@ -1,0 +1,56 @@
+"""What pages of a run have in common: where they are written, the labels and the truth that they show."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kedge.cli.true_pairs import describe_pairs, read_gold
+
+if TYPE_CHECKING:
+    from kedge.estimators import AnchorDiscovery
+    from kedge.report import Comparison
+    from kedge.spaces import Embeddings
+
+
+def add_page(parser: argparse.ArgumentParser, *names: str, default: Path | None) -> None:
+    """The page to write."""
+    purpose = f"page to write, .html{f' ({default})' if default else ''}; needs kedge[report]"
+    parser.add_argument(*names, metavar="FILE", type=Path, default=default, help=purpose)
+
+
+def add_labels(parser: argparse.ArgumentParser) -> None:
+    """What to colour points by."""
+    parser.add_argument(
+        "--labels", metavar="FILE", type=Path, help="lines of a key of X or Y and its label, to colour points by"
+    )
+
+
+def read_labels(arguments: argparse.Namespace, x: Embeddings, y: Embeddings) -> dict[str, str] | None:
+    """What `--labels` names, for these spaces."""
+    from kedge.cli.output import note
+    from kedge.spaces.labels import read_labels_of_both
+
+    if not arguments.labels:
+        return None
+    labels = read_labels_of_both(arguments.labels, x, y)
+    labelled = [sum(key in labels for key in space.keys) for space in (x, y)]
+    note(f"labels: of {labelled[0]} of {len(x)} rows of X and {labelled[1]} of {len(y)} of Y")
+    return labels
+
+
+def compare_with_gold(
+    arguments: argparse.Namespace, discovery: AnchorDiscovery, x: Embeddings, y: Embeddings
+) -> Comparison | None:
+    """The run against what `--gold` names, if anything."""
+    from kedge.cli.output import note
+    from kedge.report import Comparison
+    from kedge.tasks import Truth, evaluate
+
+    if not arguments.gold:
+        return None
+    gold = read_gold(arguments, x, y)
+    note(f"gold: {describe_pairs(gold)}")
+    evaluation = evaluate(discovery, x, y, gold.pairs, complete=gold.complete, device=arguments.device)
+    return Comparison(evaluation, Truth(x, y, gold.pairs, complete=gold.complete))

@@ -1,0 +1,181 @@
+"""`kedge export`: a run for others: its map without torch or kedge, its pairs, or both spaces for embedding-atlas."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from kedge.cli.arguments import (
+    add_command,
+    add_limit,
+    add_overwrite,
+    add_rows_shown,
+    add_run,
+    add_spreadsheet_safe,
+    space_name,
+)
+from kedge.cli.page_options import add_labels, read_labels
+from kedge.cli.use.translate import add_direction_and_scale, note_length
+
+_KINDS = {".npz": "numpy", ".safetensors": "numpy", ".onnx": "onnx", ".tsv": "pairs", ".parquet": "embedding-atlas"}
+
+
+def add_parser(commands: Any) -> None:
+    """Describe the command."""
+    parser = add_command(
+        commands,
+        "export",
+        run,
+        "write a run for other programs: NumPy, ONNX, tables",
+        "Write a run for others: what translates, without torch or kedge; the pairs; both spaces for embedding-atlas.",
+        """  kedge export RUN --to numpy -o to-y.npz
+  kedge export RUN --to onnx -o to-y.onnx
+  kedge export RUN --to onnx -o to-x.onnx --back --scale raw
+  kedge export RUN --to pairs -o pairs.tsv --spreadsheet-safe
+  kedge export RUN x.vec y.vec --to embedding-atlas -o atlas.parquet
+
+numpy:  a few float32 arrays; the lines of NumPy that use them are printed
+onnx:   a model from `vectors` (any number of rows) to `translated`, for onnxruntime and its like; needs kedge[onnx]
+pairs:  x, y and confidence, as `pairs.tsv` of RUN has them
+embedding-atlas:  both spaces laid out together, with neighbours, partners and confidence; the command that opens it is
+        printed; needs kedge[parquet]
+
+What translates does so as `kedge translate` does. It checks nothing: a vector of zeros comes out as NaN.""",
+    )
+    add_run(parser)
+    for name, space in (("x", "source"), ("y", "target")):
+        purpose = f"{space} space of RUN, for embedding-atlas alone"
+        parser.add_argument(name, metavar=name.upper(), type=space_name, nargs="?", help=purpose)
+    kinds = tuple(dict.fromkeys(_KINDS.values()))
+    parser.add_argument("--to", choices=kinds, help="what to write (what the suffix of FILE says)")
+    parser.add_argument(
+        "-o", "--out", metavar="FILE", type=Path, required=True, help=f"file to write: {' '.join(_KINDS)}"
+    )
+    add_direction_and_scale(parser)
+    add_spreadsheet_safe(parser)
+    add_rows_shown(parser)
+    add_labels(parser)
+    parser.add_argument(
+        "--layout",
+        choices=("tsne",),
+        help="lay out by t-SNE, a minute or more, for embedding-atlas; needs kedge[layout]",
+    )
+    add_limit(parser)
+    add_overwrite(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Load, convert, write, and print how to use it."""
+    suffix = _check_target(arguments)
+    if _KINDS[suffix] == "pairs":
+        return _export_pairs(arguments)
+    if _KINDS[suffix] == "embedding-atlas":
+        return _export_atlas(arguments)
+    return _export_translation(arguments, suffix)
+
+
+def _export_translation(arguments: argparse.Namespace, suffix: str) -> int:
+    """Write what translates, and the lines that use it."""
+    from kedge.cli.output import note, print_json, print_line
+    from kedge.estimators import load
+    from kedge.spaces.atomic import atomic_path
+    from kedge.tasks import about_translation, export_bytes, export_lines
+
+    discovery = load(arguments.run_folder)
+    translation = discovery.translator(back=arguments.back, scale=arguments.scale)
+    about = about_translation(discovery, back=arguments.back, scale=arguments.scale)
+    contents = export_bytes(translation, about, suffix)
+    with atomic_path(arguments.out) as temporary:
+        temporary.write_bytes(contents)
+    note_length(discovery, arguments)
+    if about["map_verdict"] != "ok":
+        note(f"the map of this run is {about['map_verdict']}: {discovery.health_.map.reason}")
+    dim_in, dim_out = translation.dims
+    if arguments.json:
+        described = {"out": str(arguments.out), "to": _KINDS[suffix], "bytes": len(contents)}
+        sizes = {"dimensions_in": dim_in, "dimensions_out": dim_out, "length": float(translation.length)}
+        print_json(described | sizes | {"about": about})
+        return 0
+    direction = f"{about['source']} to {about['target']}"
+    print_line(f"translation of {direction}, {dim_in} to {dim_out} dimensions, in {arguments.out}")
+    print_line("use it so:")
+    print_line()
+    for line in export_lines(translation, about, suffix, arguments.out.name).rstrip("\n").split("\n"):
+        print_line(line)
+    return 0
+
+
+def _export_pairs(arguments: argparse.Namespace) -> int:
+    """Write the pairs as a table."""
+    from kedge.cli.output import print_json, print_line
+    from kedge.estimators import load
+    from kedge.spaces import write_table
+    from kedge.spaces.atomic import atomic_path
+
+    discovery = load(arguments.run_folder)
+    pairs = zip(discovery.pair_keys_, discovery.pair_confidence_, strict=True)
+    with atomic_path(arguments.out) as temporary:
+        write_table(
+            temporary,
+            ("x", "y", "confidence"),
+            ((x, y, f"{confidence:.4f}") for (x, y), confidence in pairs),
+            spreadsheet_safe=arguments.spreadsheet_safe,
+        )
+    if arguments.json:
+        print_json({"out": str(arguments.out), "to": "pairs", "pairs": len(discovery.pairs_)})
+    else:
+        print_line(f"{len(discovery.pairs_)} pairs in {arguments.out}")
+    return 0
+
+
+def _export_atlas(arguments: argparse.Namespace) -> int:
+    """Write both spaces as embedding-atlas reads them, and how to open them."""
+    from kedge.cli.output import print_json, print_line
+    from kedge.estimators import load
+    from kedge.report import opening_command, require_pyarrow, write_atlas
+    from kedge.report.layout import require_layout
+    from kedge.spaces import read_embeddings
+
+    require_pyarrow()
+    if arguments.layout:
+        require_layout()
+    discovery = load(arguments.run_folder)
+    x, y = (read_embeddings(path, limit=arguments.limit) for path in (arguments.x, arguments.y))
+    labels = read_labels(arguments, x, y)
+    rows = write_atlas(
+        arguments.out, discovery, x, y, most=arguments.rows, labels=labels, layout=bool(arguments.layout)
+    )
+    command = opening_command(arguments.out)
+    if arguments.json:
+        print_json({"out": str(arguments.out), "to": "embedding-atlas", "rows": rows, "command": command})
+    else:
+        print_line(f"{rows} rows of both spaces in {arguments.out}; open them so (pip install embedding-atlas):")
+        print_line(command)
+    return 0
+
+
+def _check_target(arguments: argparse.Namespace) -> str:
+    """The suffix of a file that can be written; what cannot is refused before any work."""
+    from kedge.cli.output_files import require_free
+    from kedge.errors import InputError
+    from kedge.spaces.atomic import require_target
+
+    path: Path = arguments.out
+    suffix = path.suffix.lower()
+    if suffix not in _KINDS:
+        raise InputError(f"{path}: the suffix {path.suffix!r} is no format of exports; known are {', '.join(_KINDS)}")
+    if arguments.to not in (None, _KINDS[suffix]):
+        fitting = " or ".join(name for name, kind in _KINDS.items() if kind == arguments.to)
+        raise InputError(f"{path}: --to {arguments.to} needs a name that ends in {fitting}, got {path.suffix}")
+    if arguments.spreadsheet_safe and _KINDS[suffix] != "pairs":
+        raise InputError(f"{path}: --spreadsheet-safe is for tables, --to pairs; omit it")
+    if _KINDS[suffix] == "embedding-atlas":
+        if arguments.y is None:
+            raise InputError(f"{path}: embedding-atlas shows the spaces too; give RUN, and then X and Y")
+    elif arguments.x or arguments.labels:
+        given = arguments.x or arguments.labels
+        raise InputError(f"{given}: spaces and labels are for --to embedding-atlas; omit them")
+    require_target(path)
+    require_free(arguments)
+    return suffix

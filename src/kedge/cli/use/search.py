@@ -1,0 +1,49 @@
+"""`kedge search`: neighbours of X's keys in Y."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from kedge.cli.arguments import add_command, add_limit, add_run, add_spaces, positive
+
+
+def add_parser(commands: Any) -> None:
+    """Describe the command."""
+    parser = add_command(
+        commands,
+        "search",
+        run,
+        "show the rows of Y that match keys of X",
+        "Show the rows of Y that are likeliest the same item as keys of X.",
+        """  kedge search RUN x.vec y.vec cat dog
+  kedge search RUN x.vec y.vec cat -k 10 --json
+
+They are ranked by the log likelihood ratio of two vectors being one item, the best that the run knows. The figure
+beside a key is a cosine, from -1 to 1: nearly the same order, and easier to read. --json has both.""",
+    )
+    add_run(parser)
+    add_spaces(parser)
+    parser.add_argument("keys", metavar="WORD", nargs="+", help="keys of X")
+    parser.add_argument("-k", type=positive, default=5, help="how many neighbours (5)")
+    add_limit(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Look the keys up and print their neighbours."""
+    from kedge.cli.output import print_json, print_line
+    from kedge.estimators import load
+    from kedge.spaces import read_embeddings
+    from kedge.tasks import search
+
+    discovery = load(arguments.run_folder)
+    x = read_embeddings(arguments.x, limit=arguments.limit)
+    y = read_embeddings(arguments.y, limit=arguments.limit)
+    found = search(discovery, x, y, arguments.keys, arguments.k)
+    if arguments.json:
+        print_json({key: [near._asdict() for near in neighbours] for key, neighbours in found.items()})
+        return 0
+    for key, neighbours in found.items():
+        listed = "  ".join(f"{near.key} {near.similarity:.2f}" for near in neighbours)
+        print_line(f"{key}:  {listed}")
+    return 0

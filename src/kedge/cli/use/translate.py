@@ -1,0 +1,73 @@
+"""`kedge translate`: vectors of one space in the other."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from kedge.cli.arguments import FORMATS, add_command, add_limit, add_output, add_run, space_name
+
+if TYPE_CHECKING:
+    from kedge.estimators import AnchorDiscovery
+
+# Mean lengths within this of 1 are unit length.
+_TOLERANCE = 0.01
+
+
+def add_parser(commands: Any) -> None:
+    """Describe the command."""
+    parser = add_command(
+        commands,
+        "translate",
+        run,
+        "translate vectors of X into Y's space, or back",
+        "Translate vectors of X into Y's space, to search an index of Y with them; or back.",
+        """  kedge translate RUN queries.npy -o queries-in-y.npy
+  kedge translate RUN queries.npy -o queries-in-y.npy --scale raw    for an index of Y by distance
+  kedge translate RUN y-queries.npy -o queries-in-x.npy --back       from Y to X
+
+--scale unit is for an index that compares by cosine, or by inner product over vectors of unit length.
+--scale raw is for an index that compares by distance (L2) over vectors as they are.""",
+    )
+    add_run(parser)
+    parser.add_argument("file", metavar="FILE", type=space_name, help=f"vectors of X, with --back of Y: {FORMATS}")
+    add_output(parser)
+    add_direction_and_scale(parser)
+    add_limit(parser)
+
+
+def add_direction_and_scale(parser: argparse.ArgumentParser) -> None:
+    """Which way to translate, and how long the vectors become."""
+    parser.add_argument("--back", action="store_true", help="translate vectors of Y into X's space instead")
+    parser.add_argument(
+        "--scale",
+        choices=("unit", "raw"),
+        default="unit",
+        help="length of the vectors: 1, or the mean length of the target's own (unit)",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Translate and write."""
+    from kedge.cli.output_files import require_free_space, write_derived
+    from kedge.estimators import load
+    from kedge.spaces import read_embeddings
+
+    require_free_space(arguments)
+    discovery = load(arguments.run_folder)
+    space = read_embeddings(arguments.file, limit=arguments.limit)
+    vectors = discovery.translate(space, back=arguments.back, scale=arguments.scale)
+    note_length(discovery, arguments)
+    return write_derived(arguments, space, vectors, "translated vectors")
+
+
+def note_length(discovery: AnchorDiscovery, arguments: argparse.Namespace) -> None:
+    """Say so where vectors of unit length do not fit an index of the target's own by distance."""
+    from kedge.cli.output import note
+
+    target, length = ("X", discovery.x_.mean_norm) if arguments.back else ("Y", discovery.y_.mean_norm)
+    if arguments.scale == "unit" and abs(length - 1) > _TOLERANCE:
+        note(
+            f"{target}'s own vectors have mean length {length:.4g}: compare by cosine, or use --scale raw for an index "
+            "by distance"
+        )
