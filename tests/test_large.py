@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from kedge import AnchorDiscovery, Embeddings, InputError, Schedule, load, read_embeddings, write_embeddings
 from kedge.cli.main import main
-from kedge.estimators.devices import load_normalised
+from kedge.estimators.devices import load_space
 from kedge.geometry import center_of, nearest_rotation, normalise, principal_axes, unit
 from kedge.matching import DEFAULT_BUDGET, Problem, balanced, candidates, epsilon_schedule, readings, transport_step
 from kedge.runs.folder import seal
@@ -280,10 +280,10 @@ def test_tiny_spaces_go_through_candidates_too(rotated):
 def test_rows_are_held_in_halves_only_where_they_are_many(rotated):
     x = rotated()[0]
     for dtype in (torch.float32, torch.float16):
-        loaded = load_normalised(x, torch.device("cpu"), center=True, dtype=dtype)
+        loaded = load_space(x, torch.device("cpu"), "x", center=True, dtype=dtype)
         assert loaded.rows.dtype == dtype
         assert loaded.center.dtype == torch.float32
-    plain = load_normalised(x, torch.device("cpu"), center=True)
+    plain = load_space(x, torch.device("cpu"), "x", center=True)
     torch.testing.assert_close(loaded.rows.float(), plain.rows, rtol=0, atol=2e-3)
 
 
