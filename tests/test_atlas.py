@@ -40,7 +40,7 @@ def test_partners_point_at_each_other(table, fitted):
         x, y = rows["X", left], rows["Y", right]
         assert (table["partner"][x], table["partner"][y]) == (right, left)
         assert table["confidence"][x] == table["confidence"][y] == pytest.approx(confidence)
-    for left in fitted.unmatched_keys_x_:
+    for left in fitted.x_.unmatched_keys:
         row = rows["X", left]
         assert table["partner"][row] is None
         assert table["confidence"][row] is None
@@ -57,7 +57,7 @@ def test_roles_are_those_of_the_run(table, fitted):
     assert by_role["seed"] == seeds - suspects
     assert by_role.get("suspect seed", set()) == suspects
     assert by_role["anchor"] == {left for left, _ in fitted.anchor_keys_} - seeds
-    assert by_role["unmatched"] == set(fitted.unmatched_keys_x_) - seeds - by_role["anchor"]
+    assert by_role["unmatched"] == set(fitted.x_.unmatched_keys) - seeds - by_role["anchor"]
 
 
 def test_neighbours_are_rows_of_the_table(table, fitted, words):

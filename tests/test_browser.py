@@ -355,7 +355,7 @@ def test_the_table_sorts_filters_turns_and_downloads(visit, report, fitted, tmp_
         for cell in (header, page.locator(f"#table tbody td:nth-child({place})").first):
             assert cell.evaluate("(cell) => getComputedStyle(cell).textAlign") == "end"
     page.get_by_label("Table").select_option("unmatched")
-    unmatched = {*fitted.unmatched_keys_x_, *fitted.unmatched_keys_y_}
+    unmatched = {*fitted.x_.unmatched_keys, *fitted.y_.unmatched_keys}
     assert {key for column in (1, 2) for key in cells(page, column)} - {""} <= unmatched
 
 
@@ -466,7 +466,7 @@ def colours_of(page, side):
 @pytest.mark.thorough
 def test_colours_mean_what_the_legend_says(visit, report, fitted):
     page = visit(report)
-    unmatched = len(fitted.unmatched_keys_x_)
+    unmatched = len(fitted.x_.unmatched_keys)
     seen = {}
     for colouring in ("partner", "confidence", "match", "label", "cluster"):
         page.get_by_label("Colour by").select_option(colouring)
@@ -484,11 +484,11 @@ def test_colours_mean_what_the_legend_says(visit, report, fitted):
     page.get_by_label("Colour by").select_option("match")
     page.get_by_role("button", name="unmatched").press("Enter")  # by keyboard alone
     assert page.get_by_role("button", name="unmatched").get_attribute("aria-pressed") == "true"
-    described = f"0 pairs and {unmatched + len(fitted.unmatched_keys_y_)} unmatched rows selected"
+    described = f"0 pairs and {unmatched + len(fitted.y_.unmatched_keys)} unmatched rows selected"
     assert page.locator(".selected span").all_inner_texts() == [described] * 2
     assert page.locator("#range").inner_text() == "No rows."
     page.get_by_label("Table").select_option("unmatched")
-    assert page.locator("#table tbody tr").count() == min(25, unmatched + len(fitted.unmatched_keys_y_))
+    assert page.locator("#table tbody tr").count() == min(25, unmatched + len(fitted.y_.unmatched_keys))
     page.get_by_role("button", name="unmatched").press("Enter")
     assert page.locator(".selected").first.is_hidden()
 

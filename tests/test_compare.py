@@ -38,7 +38,7 @@ def without_pairs_after(run, count):
     dropped = run.pairs_[count:]
     other.pairs_, other.pair_keys_ = run.pairs_[:count], run.pair_keys_[:count]
     other.pair_confidence_ = run.pair_confidence_[:count]
-    for side, name in enumerate(("unmatched_keys_x_", "unmatched_keys_y_")):
+    for side, name in enumerate(("x_.unmatched_keys", "y_.unmatched_keys")):
         key_of = dict(zip(dropped[:, side].tolist(), (pair[side] for pair in run.pair_keys_[count:]), strict=True))
         setattr(other, name, [key_of[row] for row in sorted(key_of)])
     return other
@@ -100,8 +100,8 @@ def test_a_row_of_y_with_another_partner_contradicts_too(run):
     other.pair_keys_ = [(run.pair_keys_[5][0], run.pair_keys_[0][1])]
     other.pairs_ = np.array([[run.pairs_[5, 0], run.pairs_[0, 1]]])
     other.pair_confidence_ = run.pair_confidence_[:1]
-    other.unmatched_keys_x_ = [key for key in (f"r{row}" for row in range(120)) if key != run.pair_keys_[5][0]]
-    other.unmatched_keys_y_ = [right for _, right in run.pair_keys_[1:]]
+    other.x_.unmatched_keys = [key for key in (f"r{row}" for row in range(120)) if key != run.pair_keys_[5][0]]
+    other.y_.unmatched_keys = [right for _, right in run.pair_keys_[1:]]
     compared = compare_runs({"one": one, "other": other})
     assert compared.agreements[0][1] == PairAgreement(0, 1, 0)
     assert compared.disputed == 0  # no row of X has two partners
@@ -207,7 +207,7 @@ def test_a_million_pairs_are_compared(run):
     large.pairs_ = np.stack([rows, rows], axis=1)
     large.pair_keys_ = [(f"x{row}", f"y{row}") for row in rows]
     large.pair_confidence_ = np.linspace(1, 0.5, len(rows), dtype=np.float32)
-    large.unmatched_keys_x_, large.unmatched_keys_y_ = [], []
+    large.x_.unmatched_keys, large.y_.unmatched_keys = [], []
     moved = copy(large)
     moved.pair_keys_ = [*large.pair_keys_[:-2], ("x999998", "y999999"), ("x999999", "y999998")]
     compared = compare_runs({"a": large, "b": moved})

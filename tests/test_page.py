@@ -107,11 +107,11 @@ def test_neighbours_are_the_nearest(fitted, words):
     x, y = words
     neighbourhoods = Neighbourhoods(fitted, x, y)
     rows = np.array([0, 17, 1999])
-    left, right = fitted.shared_x(x), fitted.shared_y(y)
+    left, right = fitted.x_.shared(x), fitted.y_.shared(y)
     ratios, alike = left @ right.T, cosines(left[:, :-2], right[:, :-2])
     for side, space, likely, similar in (
-        ("x", fitted.normalise_x(x), ratios[rows], alike[rows]),
-        ("y", fitted.normalise_y(y), ratios.T[rows], alike.T[rows]),
+        ("x", fitted.x_.normalise(x), ratios[rows], alike[rows]),
+        ("y", fitted.y_.normalise(y), ratios.T[rows], alike.T[rows]),
     ):
         inside = cosines(space, space)[rows]
         inside[np.arange(3), rows] = -2
@@ -558,7 +558,7 @@ def test_a_layout_that_fails_says_why(fitted, words, monkeypatch):
 
 
 def test_a_key_without_a_partner_is_no_anchor(explorer, fitted):
-    unmatched = fitted.unmatched_keys_x_[0]
+    unmatched = fitted.x_.unmatched_keys[0]
     with pytest.raises(InputError, match="is in no pair"):
         explorer.view("keys", "", f"water\n{unmatched}")
 

@@ -84,7 +84,7 @@ def test_both_directions_against_the_plain_version(fitted, words, word_seeds):
     assert result.seeds > 0
     rows_x, rows_y = kept.T
     old, new = unit(y.vectors), unit(x.vectors[rows_x])
-    translated = fitted.translate_back(y.vectors[rows_y])
+    translated = fitted.translate(y.vectors[rows_y], back=True)
     expected = plain(fitted.translate(x.vectors[rows_x]), old, old[rows_y], old, rows_y)
     assert values(result.translated_queries.metrics) == pytest.approx(expected, abs=0.003)
     assert (result.translated_queries.queries, result.translated_queries.index) == (len(kept), 2000)
@@ -247,13 +247,13 @@ def test_without_pairs_there_is_an_estimate(fitted, words, word_seeds):
         assert result.directions == {}
         assert result.seeds == min(len(known), 15)
     scores = fitted.map_scores_
-    assert result.held_out.translated_queries.mrr == scores["map"]["own_rank"]
+    assert result.held_out.translated_queries.mrr == scores["map"]["mrr"]
     assert result.held_out.translated_index.overlap == scores["map_back"]["overlap"]
     assert "easier than the rest" in result.held_out.caveat
     smaller = min(
-        ("translated_queries", "map"), ("translated_index", "map_back"), key=lambda each: scores[each[1]]["own_rank"]
+        ("translated_queries", "map"), ("translated_index", "map_back"), key=lambda each: scores[each[1]]["mrr"]
     )
-    assert result.lowest() == ("mrr", smaller[0], scores[smaller[1]]["own_rank"])
+    assert result.lowest() == ("mrr", smaller[0], scores[smaller[1]]["mrr"])
     assert result.lowest("overlap", "queries").value == scores["map"]["overlap"]
     assert result.lowest("self_recall_1") is result.lowest("ndcg") is None
     assert not rehearse(fitted, x, y, others[:10], device="cpu").is_estimate
@@ -273,7 +273,7 @@ def test_an_estimate_says_what_it_is_worth(turned):
     assert "fewer than 50 seeds" in result.held_out.caveat
     assert result.lowest() is None
     small = copy(discovery)
-    small.map_scores_ = {name: scores | {"own_rank": None} for name, scores in discovery.map_scores_.items()}
+    small.map_scores_ = {name: scores | {"mrr": None} for name, scores in discovery.map_scores_.items()}
     assert "too few pairs to hold some out" in rehearse(small, x, y, device="cpu").held_out.caveat
 
 

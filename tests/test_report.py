@@ -34,7 +34,7 @@ def test_partners_come_together_as_the_anchors_are_found(fitted, words):
     known = set(fitted.pair_keys_)
     paired = slice(projection.pairs)
     assert all(pair in known for pair in zip(projection.keys_x[paired], projection.keys_y[paired], strict=True))
-    unpaired = set(fitted.unmatched_keys_x_)
+    unpaired = set(fitted.x_.unmatched_keys)
     assert all(key in unpaired for key in projection.keys_x[projection.pairs :])
     apart = {view: distance(*(side[paired] for side in sides)) for view, sides in projection.views.items()}
     assert apart[VIEWS[2]] < 0.5 < apart[VIEWS[1]]

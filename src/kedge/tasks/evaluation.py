@@ -152,24 +152,24 @@ def evaluate(
     ) -> RetrievalScores:
         return scores(torch.from_numpy(source).to(place), torch.from_numpy(target).to(place), k)
 
-    relative_x = discovery.transform_x(vectors_x)
+    relative_x = discovery.x_.relative(vectors_x)
     searching = evaluate_search(discovery, space_x, space_y, rows, place)
     return Evaluation(
         gt=score(
             relative_x[:, in_gold],
-            relative(discovery.describe_y(vectors_y), discovery.describe_y(space_y.vectors[true_anchors])),
+            relative(discovery.y_.whiten(vectors_y), discovery.y_.whiten(space_y.vectors[true_anchors])),
         )
         if in_gold
         else None,
         seed=score(
-            discovery.transform_x(vectors_x, anchors="seeds"),
-            discovery.transform_y(vectors_y, anchors="seeds"),
+            discovery.x_.relative(vectors_x, anchors="seeds"),
+            discovery.y_.relative(vectors_y, anchors="seeds"),
         )
         if len(discovery.seeds_)
         else None,
-        found=score(relative_x, discovery.transform_y(vectors_y)),
-        snapped=score(relative_x, discovery.transform_y(vectors_y, anchors="snapped")),
-        shared=score(discovery.shared_x(vectors_x), discovery.shared_y(vectors_y), shared_scores),
+        found=score(relative_x, discovery.y_.relative(vectors_y)),
+        snapped=score(relative_x, discovery.y_.relative(vectors_y, anchors="snapped")),
+        shared=score(discovery.x_.shared(vectors_x), discovery.y_.shared(vectors_y), shared_scores),
         searching=searching.scores,
         gold_used=searching.queries,
         anchors_exact=truth.share_right(hidden),

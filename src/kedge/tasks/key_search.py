@@ -50,8 +50,8 @@ def search(
     if k < 1:
         raise InputError(f"k must be at least 1, got {k}")
     space_x, space_y = as_space(x, "x"), as_space(y, "y")
-    queries = torch.from_numpy(discovery.shared_x(space_x.take(space_x.rows(keys))))
-    found = rank(queries, transform_rows(discovery.shared_y, space_y.vectors), k)
+    queries = torch.from_numpy(discovery.x_.shared(space_x.take(space_x.rows(keys))))
+    found = rank(queries, transform_rows(discovery.y_.shared, space_y.vectors), k)
     return {
         key: [Neighbour(space_y.keys[row], *figures) for row, *figures in zip(*near, strict=True)]
         for key, *near in zip(keys, *(part.tolist() for part in found), strict=True)

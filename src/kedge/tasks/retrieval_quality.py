@@ -15,7 +15,7 @@ from torch import Tensor
 
 from kedge.errors import InputError
 from kedge.geometry import unit
-from kedge.matching import DEFAULT_BUDGET, greatest, row_blocks, top_k, using_precision
+from kedge.matching import DEFAULT_BUDGET, largest, row_blocks, top_k, using_precision
 from kedge.spaces.conversion import as_matrix
 
 
@@ -90,7 +90,7 @@ def _scores(source: Tensor, target: Tensor, within: Tensor, cosine: Tensor, k: i
     column_rivals = torch.zeros_like(row_rivals)
     for rows, block in row_blocks(source, target, budget):
         truth = torch.arange(rows.start, rows.stop, device=source.device)
-        _, near_target[rows] = greatest(block, k)
+        _, near_target[rows] = largest(block, k)
         # The true match must not be its own rival because of rounding.
         block[truth - rows.start, truth] = -torch.inf
         row_rivals += torch.count_nonzero(block > own[rows, None])  # several times faster than a sum

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from kedge.estimators import AnchorDiscovery
-from kedge.estimators.devices import normalise_rows
 from kedge.geometry import denormalise, moments_of, nearest_rotation, ridge, unit
 from kedge.matching import DEFAULT_BUDGET, top_k, using_precision
-from kedge.models.maps import NEIGHBOURS
+from kedge.models.maps.choosing import NEIGHBOURS
+from kedge.models.translator import unit_vectors
 from kedge.spaces import Embeddings, rows_from_key_pairs
 from kedge.tasks.row_transforms import transform_rows
 
@@ -69,18 +69,18 @@ def evaluate_search(
     vectors = x.vectors[query_rows]
     partners = torch.from_numpy(np.stack([query, asked[:, 1]], axis=1)).to(device)
 
-    index = transform_rows(lambda rows: normalise_rows(rows, None), y.vectors, device)
+    index = transform_rows(unit_vectors, y.vectors, device)
     nearest = ten_nearest(index[partners[:, 1]], index)
     scores["Map"] = search_scores(transform_rows(discovery.translate, vectors, device), index, partners, nearest)
     if len(seeds):
         maps = _maps_of_seeds(discovery, x, y, seeds, device)
-        normalised = transform_rows(discovery.normalise_x, vectors, device)
-        center = None if discovery.center_y_ is None else torch.from_numpy(discovery.center_y_).to(device)
+        normalised = transform_rows(discovery.x_.normalise, vectors, device)
+        center = None if discovery.y_.center is None else torch.from_numpy(discovery.y_.center).to(device)
         for name, matrix in maps.items():
             queries = denormalise(unit(normalised @ matrix), center)
             scores[name] = search_scores(queries, index, partners, nearest)
-    index = transform_rows(discovery.shared_y, y.vectors, device)
-    scores["Shared"] = search_scores(transform_rows(discovery.shared_x, vectors, device), index, partners, nearest)
+    index = transform_rows(discovery.y_.shared, y.vectors, device)
+    scores["Shared"] = search_scores(transform_rows(discovery.x_.shared, vectors, device), index, partners, nearest)
     return SearchEvaluation(scores, len(query_rows))
 
 
@@ -134,8 +134,8 @@ def _maps_of_seeds(
     discovery: AnchorDiscovery, x: Embeddings, y: Embeddings, seeds: NDArray[np.int64], device: torch.device
 ) -> dict[str, Tensor]:
     """Maps (dx, dy) between the normalised spaces, fitted to the seeds (s, 2) and nothing else."""
-    source = transform_rows(discovery.normalise_x, x.vectors[seeds[:, 0]], device)
-    target = transform_rows(discovery.normalise_y, y.vectors[seeds[:, 1]], device)
+    source = transform_rows(discovery.x_.normalise, x.vectors[seeds[:, 0]], device)
+    target = transform_rows(discovery.y_.normalise, y.vectors[seeds[:, 1]], device)
     moments = moments_of(source.double(), target.double())
     maps = nearest_rotation(moments.cross), ridge(moments.source, moments.cross, _PENALTY)
     return {name: matrix.float() for name, matrix in zip(("Procrustes", "Ridge"), maps, strict=True)}

@@ -63,8 +63,8 @@ def suggest(
     free = np.setdiff1d(np.arange(len(space)), taken)
     if not 1 <= k <= len(free):
         raise InputError(f"k must be from 1 to {len(free)}, the rows of {space.source} that are in no seed; got {k}")
-    rows_x = transform_rows(discovery.normalise_x, space_x.vectors)
-    rows_y = transform_rows(discovery.normalise_y, space_y.vectors)
+    rows_x = transform_rows(discovery.x_.normalise, space_x.vectors)
+    rows_y = transform_rows(discovery.y_.normalise, space_y.vectors)
     found = rows_y[torch.from_numpy(discovery.match_)]
     source, target, rows = (rows_x, found, rows_x) if side == "x" else (found, rows_x, rows_y)
     doubt = _disagreement(source, target, number)

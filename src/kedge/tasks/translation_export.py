@@ -5,24 +5,19 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Mapping
-from types import ModuleType
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kedge import __version__
 from kedge.errors import InputError
 from kedge.estimators import AnchorDiscovery
-from kedge.estimators.fitted import Scale
-from kedge.extras import needing
-from kedge.models.translator import Translation
+from kedge.models.maps.linear import LinearMap
+from kedge.models.translator import Translator
+from kedge.runs.translators import Scale
+from kedge.tasks.onnx_export import as_onnx
 
 About = Mapping[str, str]
-
-# As old as it can be: these operators have their present form since opset 13, which came with version 7 of the format.
-_OPSET, _IR_VERSION = 13, 7
-# ONNX has no operator that refuses an input. An index out of range is an error by its standard, which names the node.
-_REFUSAL = "vectors_must_be_finite_and_not_zero"
 
 
 def about_translation(discovery: AnchorDiscovery, *, back: bool = False, scale: Scale = "unit") -> dict[str, str]:
@@ -41,104 +36,46 @@ def about_translation(discovery: AnchorDiscovery, *, back: bool = False, scale: 
     }
 
 
-def export_bytes(translation: Translation, about: About, suffix: str) -> bytes:
+def export_bytes(translator: Translator, about: About, suffix: str) -> bytes:
     """The contents of a file with this suffix: .npz, .safetensors or .onnx."""
     if suffix not in _WRITERS:
         raise InputError(f"suffix must be one of {', '.join(_WRITERS)}, got {suffix!r}")
-    return _WRITERS[suffix](translation, about)
+    return _WRITERS[suffix](translator, about)
 
 
-def _as_npz(translation: Translation, about: About) -> bytes:
+def _as_npz(translator: Translator, about: About) -> bytes:
     stream = io.BytesIO()
-    np.savez(stream, **translation._asdict(), about=np.asarray(json.dumps(about)))
+    np.savez(stream, **_arrays(translator), about=np.asarray(json.dumps(about)))  # type: ignore[arg-type]
     return stream.getvalue()
 
 
-def _as_safetensors(translation: Translation, about: About) -> bytes:
+def _as_safetensors(translator: Translator, about: About) -> bytes:
     from safetensors.numpy import save
 
-    arrays = {name: np.asarray(array, order="C") for name, array in translation._asdict().items()}
+    arrays = {name: np.asarray(array, order="C") for name, array in _arrays(translator).items()}
     # One entry, as in the .npz: of several the order would differ from file to file.
     return save(arrays, metadata={"about": json.dumps(about)})
 
 
-def _as_onnx(translation: Translation, about: About) -> bytes:
-    """A model from `vectors` (rows, d) to `translated` (rows, e), which refuses rows without a direction."""
-    onnx = _import_onnx()
-    helper, number, whole = onnx.helper, onnx.TensorProto.FLOAT, {"to": onnx.TensorProto.INT64}
-    constants = translation._asdict() | {
-        "target_column": translation.target_center[:, None],
-        "left_over": np.asarray(translation.left_over, dtype=np.float32),
-        "one": np.ones(1, dtype=np.float32),
-        "zero": np.zeros((), dtype=np.float32),
-        "tiny": np.finfo(np.float32).tiny,
+def _arrays(translator: Translator) -> dict[str, NDArray[np.float32]]:
+    """What the lines of NumPy use: one linear map between two centers."""
+    if len(translator.steps) != 1 or not isinstance(translator.steps[0].map, LinearMap):
+        raise InputError(
+            "only one linear map can be written as plain arrays; export to onnx, or use kedge.load_translator"
+        )
+    step = translator.steps[0]
+    return {
+        **step.map.state(),
+        "source_center": step.source.center,
+        "target_center": step.target.center,
+        "length": np.asarray(translator.length, dtype=np.float32),
     }
-    over_rows = {"axes": [1], "keepdims": 1}
-    steps: tuple[tuple[str, tuple[str, ...], str, dict[str, Any]], ...] = (
-        ("Abs", ("vectors",), "sizes", {}),
-        # Divided by their largest entry first, tiny and huge vectors have squares within the range of float32.
-        ("ReduceMax", ("sizes",), "largest", over_rows),
-        # `wrong` is 0 for a usable row, and what `one` has no entry for otherwise.
-        ("IsNaN", ("vectors",), "is_nan", {}),
-        ("IsInf", ("vectors",), "is_infinite", {}),
-        ("Or", ("is_nan", "is_infinite"), "is_odd", {}),
-        ("Cast", ("is_odd",), "odd_entries", whole),
-        ("ReduceMax", ("odd_entries",), "odd", over_rows),
-        ("Equal", ("largest", "zero"), "is_zero", {}),
-        ("Cast", ("is_zero",), "zeros", whole),
-        ("Add", ("odd", "zeros"), "wrong", {}),
-        ("Gather", ("one", "wrong"), "usable", {"axis": 0, "name": _REFUSAL}),
-        ("Mul", ("vectors", "usable"), "checked", {}),
-        ("Div", ("checked", "largest"), "scaled", {}),
-        ("ReduceL2", ("scaled",), "scaled_length", over_rows),
-        ("Div", ("scaled", "scaled_length"), "unit", {}),
-        ("Sub", ("unit", "source_center"), "centered", {}),
-        ("MatMul", ("centered", "matrix"), "mapped", {}),
-        ("ReduceL2", ("mapped",), "mapped_length", over_rows),
-        ("Max", ("mapped_length", "tiny"), "divisor", {}),
-        ("Div", ("mapped", "divisor"), "direction", {}),
-        ("MatMul", ("direction", "target_column"), "along", {}),
-        ("Mul", ("along", "along"), "along_squared", {}),
-        ("Add", ("along_squared", "left_over"), "reach_squared", {}),
-        ("Sqrt", ("reach_squared",), "reach_from_foot", {}),
-        ("Sub", ("reach_from_foot", "along"), "reach", {}),
-        ("Mul", ("direction", "reach"), "ray", {}),
-        ("Add", ("ray", "target_center"), "point", {}),
-        ("Mul", ("point", "length"), "translated", {}),
-    )
-    dim_in, dim_out = translation.matrix.shape
-    graph = helper.make_graph(
-        [helper.make_node(operator, inputs, [output], **options) for operator, inputs, output, options in steps],
-        "translation",
-        [helper.make_tensor_value_info("vectors", number, ["rows", dim_in])],
-        [helper.make_tensor_value_info("translated", number, ["rows", dim_out])],
-        [onnx.numpy_helper.from_array(np.asarray(array, order="C"), name) for name, array in constants.items()],
-    )
-    model = helper.make_model(
-        graph,
-        opset_imports=[helper.make_opsetid("", _OPSET)],
-        ir_version=_IR_VERSION,
-        producer_name="kedge",
-        producer_version=__version__,
-    )
-    helper.set_model_props(model, dict(about))
-    onnx.checker.check_model(model)
-    return bytes(model.SerializeToString(deterministic=True))
 
 
-def _import_onnx() -> ModuleType:
-    with needing("ONNX files need", "onnx", install="kedge[onnx]"):
-        import onnx
-        import onnx.checker
-        import onnx.helper
-        import onnx.numpy_helper
-    return onnx
-
-
-_WRITERS: dict[str, Callable[[Translation, About], bytes]] = {
+_WRITERS: dict[str, Callable[[Translator, About], bytes]] = {
     ".npz": _as_npz,
     ".safetensors": _as_safetensors,
-    ".onnx": _as_onnx,
+    ".onnx": as_onnx,
 }
 
 _BY_NUMPY = '''
@@ -178,6 +115,6 @@ def translate(vectors):
 }
 
 
-def export_lines(translation: Translation, about: About, suffix: str, file: str) -> str:
+def export_lines(translator: Translator, about: About, suffix: str, file: str) -> str:
     """Lines of Python that use an exported file of this name."""
-    return _LINES[suffix].format(file=json.dumps(file, ensure_ascii=False), dim_in=len(translation.matrix), **about)
+    return _LINES[suffix].format(file=json.dumps(file, ensure_ascii=False), dim_in=translator.dims[0], **about)

@@ -12,8 +12,8 @@ import numpy as np
 
 from kedge.errors import InputError
 from kedge.estimators import AnchorDiscovery
-from kedge.estimators.fitted import AnchorKind
 from kedge.geometry import relative
+from kedge.models.side import AnchorKind
 from kedge.report.live.thumbnails import Thumbnails
 from kedge.report.page.gold_section import GoldComparison
 from kedge.report.page.run_data import as_whole_numbers, data_of, layout_view
@@ -119,14 +119,14 @@ class Explorer:
             chosen = list(dict.fromkeys(line for line in lines if line))
             rows_x, rows_y = x.rows(chosen), y.rows(self._partner_keys(chosen))
             _require_anchors(len(chosen))
-            left = relative(self._discovery.describe_x(drawn_x), self._discovery.describe_x(x.vectors[rows_x]))
-            right = relative(self._discovery.describe_y(drawn_y), self._discovery.describe_y(y.vectors[rows_y]))
+            left = relative(self._discovery.x_.whiten(drawn_x), self._discovery.x_.whiten(x.vectors[rows_x]))
+            right = relative(self._discovery.y_.whiten(drawn_y), self._discovery.y_.whiten(y.vectors[rows_y]))
             name = f"relative to {len(chosen)} keys you chose"
         else:
             if kind not in _KINDS:
                 raise InputError(f"anchors must be {', '.join(_KINDS)} or keys, got {kind!r}")
-            left = self._discovery.transform_x(drawn_x, anchors=_KINDS[kind])
-            right = self._discovery.transform_y(drawn_y, anchors=_KINDS[kind])
+            left = self._discovery.x_.relative(drawn_x, anchors=_KINDS[kind])
+            right = self._discovery.y_.relative(drawn_y, anchors=_KINDS[kind])
             first = _number(count or str(left.shape[1]), "the number of anchors", left.shape[1] + 1)
             _require_anchors(first)
             left, right = left[:, :first], right[:, :first]

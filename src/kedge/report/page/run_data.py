@@ -63,7 +63,7 @@ def data_of(
             for (left, right), found, closer, suspect in zip(
                 discovery.seed_keys_,
                 discovery.seed_found_keys_,
-                discovery.seed_closer_.tolist(),
+                discovery.seed_rank_.tolist(),
                 discovery.seed_is_suspect_.tolist(),
                 strict=True,
             )

@@ -9,10 +9,10 @@ from typing import Any
 
 from kedge import __version__
 from kedge.estimators import AnchorDiscovery
+from kedge.estimators.persistence import settings_of
 from kedge.report.page.gold_section import GoldComparison, gold_words
 from kedge.report.page.rehearsal_section import rehearsal_words
 from kedge.report.picture.projection import Sample
-from kedge.runs.folder import settings_of
 from kedge.spaces import Embeddings
 from kedge.tasks import Rehearsal, as_percent
 
@@ -30,7 +30,7 @@ def words_of(
 ) -> dict[str, Any]:
     """The words and figures, for the template; `run` is where the run folder is."""
     pairs = len(discovery.pairs_)
-    rows = [pairs + len(unmatched) for unmatched in (discovery.unmatched_keys_x_, discovery.unmatched_keys_y_)]
+    rows = [pairs + len(unmatched) for unmatched in (discovery.x_.unmatched_keys, discovery.y_.unmatched_keys)]
     return {
         "version": discovery.provenance_.get("kedge", __version__),
         "names": [Path(space.source).name for space in (x, y)],

@@ -31,12 +31,12 @@ class Neighbourhoods:
 
     def __init__(self, discovery: AnchorDiscovery, x: Embeddings, y: Embeddings) -> None:
         self._spaces = {
-            "x": transform_rows(discovery.normalise_x, x.vectors),
-            "y": transform_rows(discovery.normalise_y, y.vectors),
+            "x": transform_rows(discovery.x_.normalise, x.vectors),
+            "y": transform_rows(discovery.y_.normalise, y.vectors),
         }
         self._shared = {
-            "x": transform_rows(discovery.shared_x, x.vectors),
-            "y": transform_rows(discovery.shared_y, y.vectors),
+            "x": transform_rows(discovery.x_.shared, x.vectors),
+            "y": transform_rows(discovery.y_.shared, y.vectors),
         }
 
     def within(self, side: Side, rows: NDArray[np.int64], k: int) -> Near:
@@ -59,7 +59,7 @@ class Neighbourhoods:
 def shared_directions(discovery: AnchorDiscovery, x: Embeddings, y: Embeddings) -> Tensor:
     """Unit rows (n + m, c), those of X and then those of Y: the directions in which they lie in shared coordinates."""
     directions = len(discovery.model_.correlations)
-    sides = ((discovery.shared_x, x), (discovery.shared_y, y))
+    sides = ((discovery.x_.shared, x), (discovery.y_.shared, y))
     rows = [transform_rows(transform, space.vectors)[:, :directions] for transform, space in sides]
     return unit(torch.cat(rows))
 

@@ -41,12 +41,12 @@ def draw_sample(
         return np.sort(chance.permutation(count)[:wanted])
 
     found = len(discovery.pairs_)
-    smaller = found + min(len(discovery.unmatched_keys_x_), len(discovery.unmatched_keys_y_))
+    smaller = found + min(len(discovery.x_.unmatched_keys), len(discovery.y_.unmatched_keys))
     numbers = drawn(found, math.ceil(found * max_rows / smaller))
     pairs = [discovery.pair_keys_[number] for number in numbers]
     unmatched_x, unmatched_y = (
         [unmatched[place] for place in drawn(len(unmatched), max_rows - len(pairs))]
-        for unmatched in (discovery.unmatched_keys_x_, discovery.unmatched_keys_y_)
+        for unmatched in (discovery.x_.unmatched_keys, discovery.y_.unmatched_keys)
     )
     rows_x = x.rows([left for left, _ in pairs] + unmatched_x)
     rows_y = y.rows([right for _, right in pairs] + unmatched_y)
@@ -74,13 +74,13 @@ def project_to_plane(discovery: AnchorDiscovery, x: Embeddings, y: Embeddings, s
     coordinates can be compared, so both spaces are shown along the axes of X's.
     """
     rows_x, rows_y = x.vectors[sample.rows_x], y.vectors[sample.rows_y]
-    of_x, of_y = discovery.normalise_x(rows_x), discovery.normalise_y(rows_y)
+    of_x, of_y = discovery.x_.normalise(rows_x), discovery.y_.normalise(rows_y)
     views = {VIEWS[0]: (_in_axes_of(of_x, of_x), _in_axes_of(of_y, of_y))}
     if len(discovery.seeds_):
         views[VIEWS[1]] = project_together(
-            discovery.transform_x(rows_x, anchors="seeds"), discovery.transform_y(rows_y, anchors="seeds")
+            discovery.x_.relative(rows_x, anchors="seeds"), discovery.y_.relative(rows_y, anchors="seeds")
         )
-    views[VIEWS[2]] = project_together(discovery.transform_x(rows_x), discovery.transform_y(rows_y))
+    views[VIEWS[2]] = project_together(discovery.x_.relative(rows_x), discovery.y_.relative(rows_y))
     keys_x, keys_y = ([space.keys[row] for row in rows] for space, rows in ((x, sample.rows_x), (y, sample.rows_y)))
     return PlaneProjection(keys_x, keys_y, len(sample.pair_numbers), views)
 

@@ -7,16 +7,19 @@ index*, the old index is translated into the new model's space, where new querie
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from kedge.errors import InputError
 from kedge.estimators import AnchorDiscovery
-from kedge.estimators.devices import normalise_rows, resolve_device
+from kedge.estimators.devices import resolve_device
 from kedge.estimators.inputs import RandomState, as_random_state
 from kedge.estimators.pair_inputs import PairsLike, as_seed_rows
-from kedge.models.maps import ENOUGH_KNOWN
+from kedge.models.maps.choosing import ENOUGH_KNOWN
+from kedge.models.translator import unit_vectors
 from kedge.spaces import Embeddings
 from kedge.spaces.conversion import SpaceLike, as_space
 from kedge.tasks.rehearsal.metrics import DirectionResult, group_queries, score_queries, summarise
@@ -65,9 +68,9 @@ def rehearse(
     space_x, space_y = as_space(x, "x"), as_space(y, "y")
     asked = None if queries is None else as_space(queries, "queries").with_text_keys()
     for space, name, dim in (
-        (space_x, "X, the new model's,", discovery.map_.shape[0]),
-        (space_y, "Y, the old model's,", discovery.map_.shape[1]),
-        (asked, "X, the new model's,", discovery.map_.shape[0]),
+        (space_x, "X, the new model's,", discovery.map_.dims[0]),
+        (space_y, "Y, the old model's,", discovery.map_.dims[1]),
+        (asked, "X, the new model's,", discovery.map_.dims[0]),
     ):
         if space is not None and space.dim != dim:
             raise InputError(
@@ -120,7 +123,7 @@ def _measure(
 
     def as_they_are(vectors: NDArray[np.float32]) -> torch.Tensor:
         """Vectors (k, d) for an index that compares by cosine."""
-        return transform_rows(lambda rows: normalise_rows(rows, None), vectors, device)
+        return transform_rows(unit_vectors, vectors, device)
 
     index = as_they_are(y.vectors)
     own = torch.from_numpy(pairs[:, 1]).to(device)
@@ -131,7 +134,7 @@ def _measure(
         return results
 
     native = as_they_are(texts.vectors)
-    translated = transform_rows(discovery.translate_back, y.vectors[pairs[:, 1]], device)
+    translated = transform_rows(partial(discovery.translate, back=True), y.vectors[pairs[:, 1]], device)
     own = torch.arange(len(native), device=device)
     values = score_queries(ten_nearest(native, translated), ten_nearest(native, native), own)
     results["translated_index"] = summarise(values, len(translated), groups, chance)
@@ -167,5 +170,5 @@ def _held_out(discovery: AnchorDiscovery) -> Estimate:
 
 
 def _map_scores(discovery: AnchorDiscovery, name: str) -> HeldOut:
-    mrr, overlap = (discovery.map_scores_[name][field] for field in ("own_rank", "overlap"))
+    mrr, overlap = (discovery.map_scores_[name][field] for field in ("mrr", "overlap"))
     return HeldOut(None if mrr is None else float(mrr), None if overlap is None else float(overlap))

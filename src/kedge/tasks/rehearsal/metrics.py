@@ -98,7 +98,7 @@ def group_queries(discovery: AnchorDiscovery, queries: Embeddings, random_state:
     count = min(_MAX_CLUSTERS, len(queries) // _MIN_QUERIES)
     if count < 2:
         return []
-    rows = transform_rows(discovery.normalise_x, queries.vectors)
+    rows = transform_rows(discovery.x_.normalise, queries.vectors)
     cluster, centers = cluster_rows(rows, count, _MIN_QUERIES, random_state)
     if len(centers) < 2:
         return []

@@ -10,7 +10,7 @@ import numpy as np
 
 from kedge.errors import InputError
 from kedge.estimators import AnchorDiscovery
-from kedge.runs.folder import settings_of
+from kedge.estimators.persistence import settings_of
 from kedge.spaces import Embeddings
 from kedge.tasks.evaluation import Truth, as_percent
 from kedge.tasks.run_comparison.agreement import Disagreement, PairAgreement, Partners
@@ -157,7 +157,7 @@ def _as_cell(agreement: PairAgreement) -> str:
 def _keys(run: AnchorDiscovery, side: str) -> list[str]:
     """The keys of X or of Y, in the order of the rows."""
     place = "XY".index(side)
-    unmatched = run.unmatched_keys_x_ if side == "X" else run.unmatched_keys_y_
+    unmatched = run.x_.unmatched_keys if side == "X" else run.y_.unmatched_keys
     keys = np.empty(len(run.pairs_) + len(unmatched), dtype=object)
     in_pairs = np.zeros(len(keys), dtype=bool)
     in_pairs[run.pairs_[:, place]] = True

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from kedge.errors import InputError, NotFittedError
 from kedge.estimators import KnownAnchors
-from kedge.estimators.fitted import AnchorKind
 from kedge.estimators.inputs import RandomState, as_random_state
 from kedge.estimators.parameters import Parameters
+from kedge.models.side import AnchorKind, Side
 from kedge.spaces.conversion import SpaceLike
 from kedge.tasks.stitching.heads import Head, make_head
 from kedge.tasks.stitching.label_scores import Labels, StitchScores, as_labels, stitch_scores
@@ -22,11 +22,13 @@ Space = Literal["x", "y"]
 class Coordinates(Protocol):
     """Something fitted that gives both spaces comparable coordinates: `AnchorDiscovery` or `KnownAnchors`."""
 
-    def transform_x(self, vectors: SpaceLike, /) -> NDArray[np.float32]:
-        """Coordinates (k, a) of vectors (k, dx) of X."""
+    @property
+    def x_(self) -> Side:
+        """The side of X."""
 
-    def transform_y(self, vectors: SpaceLike, /) -> NDArray[np.float32]:
-        """Coordinates (k, a) of vectors (k, dy) of Y."""
+    @property
+    def y_(self) -> Side:
+        """The side of Y."""
 
 
 class Stitcher(Parameters):
@@ -132,14 +134,10 @@ class Stitcher(Parameters):
         """Coordinates (k, a) of vectors (k, d) of a space."""
         if space not in ("x", "y"):
             raise InputError(f"space must be 'x' or 'y', got {space!r}")
-        # Not every kind of coordinates has anchors to choose from, so the protocol does not know of them.
-        transform: Any = self.coordinates.transform_x if space == "x" else self.coordinates.transform_y
-        if self.anchors is None:
-            coordinates: NDArray[np.float32] = transform(vectors)
-        elif isinstance(self.coordinates, KnownAnchors):
+        if self.anchors is not None and isinstance(self.coordinates, KnownAnchors):
             raise InputError(f"anchors: KnownAnchors have one kind only, got {self.anchors!r}; omit it")
-        else:
-            coordinates = transform(vectors, anchors=self.anchors)
+        side = self.coordinates.x_ if space == "x" else self.coordinates.y_
+        coordinates = side.relative(vectors, anchors=self.anchors or "free")
         if coordinates.ndim == 1:
             raise InputError("vectors must have shape (rows, dimensions), got one vector; put it in a list")
         if coordinates.shape[1] == 0:
