@@ -18,7 +18,7 @@ Mutation = Callable[[Path, np.random.Generator], str]
 
 ODD_VALUES: tuple[Any, ...] = (
     None, True, False, 0, -1, 7, 10**30, 2**63, -(10**400), 0.5, -0.0, 1e308, float("nan"), float("inf"), "", "x",
-    "right", "\ud800", "\x1b[2J", "nan", [], {}, [[]], [1, 2], {"x": 1}, [[[[[[]]]]]],
+    "ok", "\ud800", "\x1b[2J", "nan", [], {}, [[]], [1, 2], {"x": 1}, [[[[[[]]]]]],
 )  # fmt: skip
 ODD_FIELDS = (
     "",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -15,9 +17,12 @@ PACKAGE = Path(kedge.__file__).parent
 
 # A folder may import from those after it. The modules beside them may be imported by all; data sits beside tasks.
 LAYERS = (
-    "cli", "data", "report", "tasks", "estimators", "judging", "solving", "models", "runs",
-    "matching", "geometry", "spaces",
+    "cli", "data", "report", "tasks", "estimators", "runs", "judging", "solving", "models", "matching", "geometry",
+    "storage", "spaces",
 )  # fmt: skip
+# Where no two modules and no two classes have one name, and folders are small.
+SETTLED = ("estimators", "runs", "judging", "solving", "models", "matching", "geometry", "storage")
+MAX_MODULES = 12
 ANYONE = {"errors", "extras", "masking", "__version__"}
 
 
@@ -34,6 +39,17 @@ def imports_of(path: Path) -> set[str]:
     return found
 
 
+def imported_by(path: Path) -> set[str]:
+    """The packages that a module imports, anywhere in it."""
+    names = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names.append(node.module)
+        elif isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+    return {name.split(".")[0] for name in names}
+
+
 @pytest.mark.parametrize("layer", LAYERS)
 def test_imports_go_one_way(layer):
     allowed = set(LAYERS[LAYERS.index(layer) :]) | ANYONE
@@ -48,10 +64,57 @@ def test_every_folder_is_in_the_design():
     assert folders == set(LAYERS)
 
 
+def modules_of(*folders: str) -> list[Path]:
+    """All modules under some folders, but those that stand for a folder."""
+    return [path for folder in folders for path in sorted((PACKAGE / folder).rglob("*.py")) if path.stem != "__init__"]
+
+
+def assert_distinct(named: Iterable[tuple[str, Path]]) -> None:
+    """That no name is that of two."""
+    homes: dict[str, Path] = {}
+    for name, path in named:
+        assert homes.setdefault(name, path) == path, f"{name} is in {homes[name]} and in {path}"
+
+
+def classes_in(path: Path) -> list[str]:
+    return [node.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef)]
+
+
+def test_no_two_modules_and_no_two_classes_have_one_name():
+    modules = modules_of(*SETTLED)
+    assert len(modules) > 50
+    assert_distinct((path.stem, path) for path in modules)
+    assert_distinct((name, path) for path in modules for name in classes_in(path))
+
+
+@pytest.mark.parametrize("folder", SETTLED)
+def test_a_folder_has_at_most_a_dozen_modules(folder):
+    counts = Counter(path.parent for path in modules_of(folder))
+    assert counts
+    assert max(counts.values()) <= MAX_MODULES, counts
+
+
+@pytest.mark.parametrize("folder", SETTLED)
+def test_every_folder_says_what_it_is_for(folder):
+    for path in (PACKAGE / folder).rglob("__init__.py"):
+        assert ast.get_docstring(ast.parse(path.read_text())), path
+
+
 def test_numerics_do_not_touch_paths():
-    for layer in ("matching", "geometry"):
-        for path in (PACKAGE / layer).rglob("*.py"):
-            assert "pathlib" not in path.read_text(), path
+    for path in modules_of("matching", "geometry", "solving", "judging", "models"):
+        assert not {"pathlib", "os", "io", "shutil"} & imported_by(path), path
+        assert "open(" not in path.read_text(), path
+
+
+def test_solving_knows_no_judge():
+    """Judging is injected: the method asks whatever it is given."""
+    for path in modules_of("solving"):
+        assert "judging" not in imports_of(path), path
+
+
+def test_nothing_but_the_kernels_knows_triton():
+    for path in modules_of(*LAYERS):
+        assert ("triton" in imported_by(path)) <= (path.parent.name == "kernels"), path
 
 
 def loaded_by(code: str) -> set[str]:
@@ -74,4 +137,25 @@ def test_the_library_loads_no_optional_dependency():
 
 def test_help_does_not_load_torch():
     code = "from kedge.cli.parser import build_parser\nbuild_parser().format_help()"
+    assert "torch" not in loaded_by(code)
+
+
+def test_a_translator_loads_neither_torch_nor_scipy(run_files):
+    code = (
+        "import kedge, numpy\n"
+        f"back = kedge.load_translator({run_files[0]!r}, back=True, scale='raw')\n"
+        f"there = kedge.load_translator({run_files[0]!r})\n"
+        "assert back(numpy.ones((3, 100))).shape == (3, 300)\n"
+        "assert back.then(there)(numpy.ones(100)).shape == (100,)"
+    )
+    assert not {"torch", "scipy", "pandas", "pyarrow", "sklearn"} & loaded_by(code)
+
+
+def test_forms_of_maps_load_without_torch():
+    code = (
+        "from kedge.models.maps.registry import FAMILIES, form_of\n"
+        "import numpy\n"
+        "for family in FAMILIES:\n"
+        "    form_of(family).from_state({'matrix': numpy.eye(3, dtype=numpy.float32)}, (3, 3))"
+    )
     assert "torch" not in loaded_by(code)

@@ -17,6 +17,7 @@ import pytest
 
 from kedge import Embeddings, InputError, read_embeddings, read_pairs, write_embeddings
 from kedge.cli.main import main
+from kedge.runs.folder import changed_files
 from kedge.spaces import read_key_list, read_labels
 from kedge.spaces.encoders import read_texts
 from kedge.spaces.formats.npy import key_file
@@ -193,6 +194,8 @@ def test_what_is_no_file_is_refused_as_any_input(endless, tmp_path, capsys):
         read_embeddings(f"parquet:{tmp_path}/folder")
     with pytest.raises(InputError, match=no_file):  # a file of a run folder
         read_arrays(endless("map.safetensors"), {})
+    with pytest.raises(InputError, match="SHA256SUMS: cannot be read"):
+        changed_files(endless("SHA256SUMS").parent)
     with pytest.raises(InputError, match=no_file):
         read_texts(endless("texts.txt"), field="text")
     assert main(["info", str(tmp_path / "x.npy")]) == 2

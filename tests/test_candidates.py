@@ -14,20 +14,23 @@ from hypothesis import strategies as st
 
 from kedge.geometry import unit
 from kedge.matching import (
-    COLUMNS_OF_A_BIAS,
+    COLUMNS_PER_BIAS,
     DEFAULT_BUDGET,
     CandidateComparison,
     Candidates,
     ExactComparison,
     Match,
-    Rows,
+    Problem,
     exact_is_quick,
     find_candidates,
-    in_halves,
+    map_rows,
     nearest_of,
+    row_pieces,
+    to_half,
 )
+from kedge.matching import blocks as blocks_module
 from kedge.matching import candidates as candidates_module
-from kedge.matching import rows as rows_module
+from kedge.matching.blocks import float_parts
 from kedge.matching.candidates import KEPT, KEPT_ONCE, _best_places, _bits, _Found, _merged, _similarities
 from kedge.matching.clusters import ROWS_IN_A_CLUSTER, Clusters, nearest_centers
 
@@ -110,10 +113,10 @@ def test_products_of_halves_are_those_of_the_numbers(n, m, biases, seed):
     great = 4000 + 3000 * torch.rand(n + m, biases, generator=chance(seed))
     left = torch.cat([left, great[:n], torch.ones(n, biases)], dim=1)
     right = torch.cat([right, torch.ones(m, biases), -great[n:]], dim=1)
-    halves = in_halves(left, 2 * biases, left=True), in_halves(right, 2 * biases, left=False)
+    halves = to_half(left, 2 * biases, left=True), to_half(right, 2 * biases, left=False)
     assert [side.dtype for side in halves] == [torch.float16] * 2
-    assert halves[0].shape == (n, plain + 2 * biases * COLUMNS_OF_A_BIAS)
-    assert halves[1].shape == (m, plain + 2 * biases * COLUMNS_OF_A_BIAS)
+    assert halves[0].shape == (n, plain + 2 * biases * COLUMNS_PER_BIAS)
+    assert halves[1].shape == (m, plain + 2 * biases * COLUMNS_PER_BIAS)
     found = halves[0].double() @ halves[1].double().T
     rounded = left[:, :plain].half().double() @ right[:, :plain].half().double().T
     exact = left[:, plain:].double() @ right[:, plain:].double().T
@@ -172,9 +175,9 @@ def test_candidates_in_halves_and_with_biases_are_nearly_the_same():
     plain = find_candidates(x, y)
     loss_x, loss_y = (1000 * torch.rand(2000, 1, generator=chance(seed)) for seed in (5, 6))
     ones = torch.ones(2000, 1)
-    halves = in_halves(torch.cat([x, ones, loss_x], dim=1), 2, left=True)
-    others = in_halves(torch.cat([y, loss_y / 1e5, ones], dim=1), 2, left=False)
-    found = find_candidates(halves, others, biases=2 * COLUMNS_OF_A_BIAS)
+    halves = to_half(torch.cat([x, ones, loss_x], dim=1), 2, left=True)
+    others = to_half(torch.cat([y, loss_y / 1e5, ones], dim=1), 2, left=False)
+    found = find_candidates(halves, others, biases=2 * COLUMNS_PER_BIAS)
     # What a row of y has whatever its partner is counts, little as it is; what a row of x has changes no order.
     exact = (x @ y.T + loss_y.T / 1e5).argmax(dim=1, keepdim=True)
     assert (found.of_a == exact).any(dim=1).float().mean() >= 0.99
@@ -268,12 +271,15 @@ def test_packing_loses_only_the_last_bits(columns, width, great, seed):
     assert bool(((places - won)[there].abs() <= tolerance).all())
 
 
-def test_nearest_of_parts_is_that_of_all():
-    x, y = rows(20), rows(50, seed=1)
-    values, columns = nearest_of(x, ((first, y[first : first + 7]) for first in range(0, 50, 7)), 9, SMALL_BUDGET)
-    expected = (x @ y.T).topk(9, dim=1)
-    assert columns.tolist() == expected.indices.tolist()
-    torch.testing.assert_close(values, expected.values)
+def test_nearest_of_parts_is_that_of_all(monkeypatch):
+    x, y = rows(20), rows(50, seed=1).half()
+    turn, _ = torch.linalg.qr(torch.randn(6, 6, generator=chance(2)))
+    monkeypatch.setattr(blocks_module, "_HALF_ROWS", 7)
+    for read in (None, lambda part: part @ turn):
+        values, columns = nearest_of(x, y, 9, SMALL_BUDGET, read)
+        expected = (x @ (y.float() if read is None else y.float() @ turn).T).topk(9, dim=1)
+        assert columns.tolist() == expected.indices.tolist()
+        torch.testing.assert_close(values, expected.values)
 
 
 def test_exact_is_quick_up_to_a_number_of_pairs(monkeypatch):
@@ -310,7 +316,7 @@ def assert_same(found: Match, exact: Match) -> None:
 @given(st.integers(1, KEPT), st.integers(1, KEPT), st.integers(0, 1000))
 @settings(deadline=None, max_examples=60)
 def test_with_all_rows_as_candidates_the_comparison_is_exact(n, m, seed):
-    x, y = (rows(n, seed=seed)), (rows(m, seed=seed + 1))
+    x, y = rows(n, seed=seed), rows(m, seed=seed + 1)
     exact, among = ExactComparison(x, y), CandidateComparison(x, y, everything(n, m, seed))
     match = exact.match()
     assert_same(among.match(), match)
@@ -318,9 +324,9 @@ def test_with_all_rows_as_candidates_the_comparison_is_exact(n, m, seed):
         some = torch.arange(count)[:: 1 + seed % 3]
         expected = exact.second_margins(match, some, of_y=of_y)
         torch.testing.assert_close(among.second_margins(match, some, of_y=of_y), expected, rtol=0, atol=1e-6)
-    agreement = among.candidate_recall(among.match())
-    assert (agreement.checked, agreement.share) == (n, 1.0)
-    assert agreement.checked_pairs == int(match.mutual.sum())
+    recall = among.candidate_recall(among.match())
+    assert (recall.checked, recall.share) == (n, 1.0)
+    assert recall.checked_pairs == int(match.mutual.sum())
 
 
 @given(st.integers(1, KEPT), st.integers(1, KEPT), st.integers(0, 1000))
@@ -330,8 +336,8 @@ def test_ties_lead_by_nothing_among_candidates_too(n, m, seed):
     exact, among = (
         comparison.match()
         for comparison in (
-            ExactComparison((x), (y)),
-            CandidateComparison((x), (y), everything(n, m, seed)),
+            ExactComparison(x, y),
+            CandidateComparison(x, y, everything(n, m, seed)),
         )
     )
     scores = x @ y.T - exact.row_hubness[:, None] - exact.column_hubness
@@ -346,9 +352,9 @@ def test_ties_lead_by_nothing_among_candidates_too(n, m, seed):
 @pytest.fixture(scope="module")
 def compared() -> tuple[ExactComparison, CandidateComparison]:
     """Rows that are many for their neighbourhoods, and candidates that were found for them, in halves."""
-    x, y = ((side) for side in clustered(noise=0.4))
-    halves = [(side.own.half()) for side in (x, y)]
-    return ExactComparison(x, y), CandidateComparison(*halves, find_candidates(halves[0].own, halves[1].own))
+    x, y = clustered(noise=0.4)
+    halves = x.half(), y.half()
+    return ExactComparison(x, y), CandidateComparison(*halves, find_candidates(*halves))
 
 
 def test_matching_among_found_candidates_is_nearly_exact(compared):
@@ -361,43 +367,43 @@ def test_matching_among_found_candidates_is_nearly_exact(compared):
     assert close.float().mean() >= 0.97
     some = torch.arange(0, 3000, 7)
     for of_y in (False, True):
-        seconds = [comparison.second_margins(exact, some, of_y=of_y) for comparison in compared]
-        assert ((seconds[0] - seconds[1]).abs() < 2e-3).float().mean() >= 0.9
+        second = [comparison.second_margins(exact, some, of_y=of_y) for comparison in compared]
+        assert ((second[0] - second[1]).abs() < 2e-3).float().mean() >= 0.9
 
 
-def test_how_often_candidates_are_as_exact_is_told(compared):
+def test_how_often_candidates_are_as_exact_is_reported(compared):
     among = compared[1]
-    agreement = among.candidate_recall(among.match())
+    recall = among.candidate_recall(among.match())
     exact = compared[0].match()
     share = float((among.match().partner == exact.partner).float().mean())
-    assert agreement.checked == 2000
-    assert agreement.share == pytest.approx(share, abs=0.01)
-    assert agreement.share > 0.98
-    assert agreement.share_of_pairs >= 0.99
-    assert str(agreement) == f"{100 * agreement.share:.1f} % of 2000 checked rows as exact"
+    assert recall.checked == 2000
+    assert recall.share == pytest.approx(share, abs=0.01)
+    assert recall.share > 0.98
+    assert recall.share_of_pairs >= 0.99
+    assert str(recall) == f"{100 * recall.share:.1f} % of 2000 checked rows as exact"
 
 
-def test_spoiled_candidates_are_told(compared):
+def test_spoiled_candidates_are_reported(compared):
     """The rows with the candidates of others have partners that a comparison with all rows does not give them."""
     among = compared[1]
     spoiled = among.candidates.of_a.clone()
     spoiled[::2] = spoiled[::2].roll(17, dims=0)
     worse = CandidateComparison(among.x, among.y, replace(among.candidates, of_a=spoiled))
-    agreement = worse.candidate_recall(worse.match())
-    assert agreement.share == pytest.approx(0.5, abs=0.06)
-    assert agreement.share < agreement.share_of_pairs  # spoiled rows are rarely anybody's first choice
+    recall = worse.candidate_recall(worse.match())
+    assert recall.share == pytest.approx(0.5, abs=0.06)
+    assert recall.share < recall.share_of_pairs  # spoiled rows are rarely anybody's first choice
 
 
-def test_rows_without_any_pair_are_told_in_plain_numbers():
+def test_rows_without_any_pair_are_described_in_plain_numbers():
     """Rows that all come twice: nobody is anybody's first choice, and of no pairs no share is right."""
     x = rows(6)
-    doubled = x.own.repeat(2, 1)
+    doubled = x.repeat(2, 1)
     among = CandidateComparison(x, doubled, everything(6, 12, 0))
     match = among.match()
     assert not match.mutual.any()
-    agreement = among.candidate_recall(match)
-    assert agreement.checked_pairs == 0
-    assert not math.isnan(agreement.share_of_pairs)  # which JSON does not know
+    recall = among.candidate_recall(match)
+    assert recall.checked_pairs == 0
+    assert not math.isnan(recall.share_of_pairs)  # which JSON does not know
 
 
 # -- rows in half precision -----------------------------------------------------------------------
@@ -405,25 +411,28 @@ def test_rows_without_any_pair_are_told_in_plain_numbers():
 
 @given(st.integers(1, 40), st.integers(0, 1000))
 @settings(deadline=None, max_examples=20)
-def test_rows_in_halves_give_float32_of_the_same_numbers(n, seed):
+def test_rows_in_half_precision_give_float32_of_the_same_numbers(n, seed):
     half = rows(n, seed=seed).half()
     same = half.float()
+    none = torch.empty(0, dtype=torch.int64)
+    held, plain = (Problem(side, side, none, none, DEFAULT_BUDGET, exact=side is same) for side in (half, same))
+    some = torch.randperm(n, generator=chance(seed))[: n // 2 + 1].sort().values
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rows_module, "_ROWS", 7)
-        patch.setattr(rows_module, "_PART", 9)
-        held, plain = (half), (same)
-        some = torch.randperm(n, generator=chance(seed))[: n // 2 + 1]
+        patch.setattr(blocks_module, "_ROWS", 7)
+        patch.setattr(blocks_module, "_HALF_ROWS", 9)
         taken = [
-            (held.take(some), same[some]),
-            (held.gathered(), same),
-            (torch.cat(list(held.pieces())), same),
-            (torch.cat([part for _, part in held.parts()]), same),
-            (held.sent(lambda piece: piece * 2 + 1).own, plain.sent(lambda piece: piece * 2 + 1).own),
-            (held.without(some).gathered(), plain.without(some).gathered()),
+            (held.take_x(some), same[some]),
+            (held.take_y(some), same[some]),
+            (held.part(some, some).x, same[some]),
+            (held.part(torch.arange(n), some).x, same),
+            (torch.cat(list(row_pieces(half))), same),
+            (torch.cat([part for _, part in float_parts(half)]), same),
+            (map_rows(half, lambda piece: piece * 2 + 1), same * 2 + 1),
+            (held.whitened(0.5).x, plain.whitened(0.5).x),
         ]
         for found, expected in taken:
             assert found.dtype == torch.float32
             assert torch.equal(found, expected)
-        assert [first for first, _ in held.parts()] == list(range(0, n, 9))
-        assert held.sent(lambda piece: piece.half()).own.dtype == torch.float16
-        assert Rows.divided(half, n).take(some).dtype == torch.float32
+        assert [first for first, _ in float_parts(half)] == list(range(0, n, 9))
+        assert [first for first, _ in float_parts(same)] == [0]
+        assert map_rows(half, lambda piece: piece.half()).dtype == torch.float16

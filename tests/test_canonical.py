@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -11,22 +13,20 @@ from scipy.stats import multivariate_normal
 from sklearn.cross_decomposition import CCA
 
 from kedge.geometry import (
-    PairModel,
     Spectrum,
     canonical_directions,
-    canonical_map,
-    choose_ridge,
-    coloured_rotation,
+    canonical_loadings,
     denormalise,
-    fit_pair_model,
     held_out_correlations,
+    leading_directions,
     moments_of,
     nearest_rotation,
     normalise,
+    recolored_rotation,
     ridge,
     unit,
 )
-from kedge.geometry.canonical import RIDGES
+from kedge.models.pair_model import RIDGES, PairModel, choose_ridge, fit_pair_model
 
 
 def spaces(rows=3000, dim_x=6, dim_y=5, shared=3, noise=0.5, seed=0):
@@ -38,7 +38,7 @@ def spaces(rows=3000, dim_x=6, dim_y=5, shared=3, noise=0.5, seed=0):
 
 
 def spectrum(rows):
-    return Spectrum.of((rows.T @ rows).double() / len(rows))
+    return Spectrum.from_moment((rows.T @ rows).double() / len(rows))
 
 
 def halves(x, y):
@@ -47,7 +47,8 @@ def halves(x, y):
 
 def test_directions_and_correlations_are_those_of_cca():
     x, y = spaces()
-    left, right = canonical_directions(spectrum(x), spectrum(y), moments_of(x, y).cross, 0.0)
+    directions = canonical_directions(spectrum(x), spectrum(y), moments_of(x, y).cross, 0.0)
+    left, right = (part.double() for part in directions)
     ours = [abs(np.corrcoef(x.double() @ left[:, i], y.double() @ right[:, i])[0, 1]) for i in range(3)]
     theirs_x, theirs_y = CCA(n_components=3, scale=False, max_iter=5000, tol=1e-9).fit_transform(x.numpy(), y.numpy())
     for position in range(3):
@@ -65,7 +66,15 @@ def test_directions_and_correlations_are_those_of_cca():
 def test_the_inner_product_is_the_log_likelihood_ratio():
     """Of the Gaussian whose covariances and canonical directions the model has."""
     x, y = spaces(dim_x=4, dim_y=4)
-    model = fit_pair_model(spectrum(x), spectrum(y), halves(x, y), 0.0)
+    fitted = fit_pair_model(spectrum(x), spectrum(y), halves(x, y), 0.0)
+    # The same in float64, so that nothing but the formula is tried.
+    exact = canonical_directions(spectrum(x), spectrum(y), moments_of(x, y).cross, 0.0, torch.float64)
+    count = len(fitted.correlations)
+    model = replace(
+        fitted,
+        directions_x=spectrum(x).scaled_to_unit(exact[0][:, :count]),
+        directions_y=spectrum(y).scaled_to_unit(exact[1][:, :count]),
+    )
     left, right, correlations = (part.numpy() for part in (model.directions_x, model.directions_y, model.correlations))
     covariance_x, covariance_y = ((rows.T @ rows).double().numpy() / len(rows) for rows in (x, y))
     cross = covariance_x @ left @ np.diag(correlations) @ right.T @ covariance_y
@@ -77,6 +86,8 @@ def test_the_inner_product_is_the_log_likelihood_ratio():
         together = joint.logpdf(np.concatenate([np.tile(some_x[i], (20, 1)), some_y], axis=1))
         expected = together - alone_x.logpdf(some_x[i]) - alone_y.logpdf(some_y)
         np.testing.assert_allclose(ours[i], expected, atol=1e-6)
+    in_float32 = fitted.shared_x(some_x) @ fitted.shared_y(some_y).T
+    torch.testing.assert_close(in_float32, ours, rtol=1e-3, atol=1e-3)
     true_pairs = (model.shared_x(x.double()) * model.shared_y(y.double())).sum(dim=1).mean()
     assert float(true_pairs) == pytest.approx(model.information, rel=0.1)
 
@@ -108,22 +119,31 @@ def test_it_reads_better_than_cosine_after_a_rotation():
     assert (by_cosine == truth).float().mean() < 0.3
 
 
-def test_the_ridge_is_the_least_that_keeps_nearly_all_information():
+def test_the_ridge_is_the_smallest_that_keeps_nearly_all_information():
     for noise, rows in ((0.3, 200), (2.0, 100), (0.1, 2000)):
-        x, y = spaces(rows=rows, dim_x=20, dim_y=15, shared=8, noise=noise)
+        x, y = (unit(part) for part in spaces(rows=rows, dim_x=20, dim_y=15, shared=8, noise=noise))
         known = spectrum(x), spectrum(y), halves(x, y)
+        both = rows // 2 < 1000  # of so many pairs, one half shows it
 
-        def information(strength, known=known):
-            correlations = held_out_correlations(*known, strength)
+        def information(strength, known=known, both=both):
+            correlations = held_out_correlations(*known, strength, both=both)
             return float(-torch.log1p(-correlations.square()).sum() / 2)
 
         told = [information(strength) for strength in RIDGES]
         chosen = RIDGES.index(choose_ridge(*known))
         assert told[chosen] >= 0.95 * max(told)
         assert chosen == 0 or told[chosen - 1] < 0.95 * max(told)
+        # Where it is known to be near one, nothing further away is looked at.
+        for at, near in enumerate(RIDGES):
+            found = RIDGES.index(choose_ridge(*known, near))
+            around = range(max(at - 1, 0), min(at + 2, len(RIDGES)))
+            best = max(told[place] for place in around)
+            assert found in around
+            assert told[found] >= 0.95 * best
+            assert found == around[0] or told[found - 1] < 0.95 * best
 
 
-def test_strangers_tell_nothing_of_each_other():
+def test_non_matches_tell_nothing_of_each_other():
     x, _ = spaces(seed=0)
     _, y = spaces(seed=1)
     model = fit_pair_model(spectrum(x), spectrum(y), halves(x, y))
@@ -154,9 +174,9 @@ def test_models_of_other_pairs_are_compared_over_one_form_of_y():
     model = fit_pair_model(*sides, halves(x, y), 0.1)
     other = model.refitted(*sides, moments_of(x[:1500], y[:1500]).cross)
     some_x, some_y = x[:30].double(), y[:30].double()
-    products = (some_x @ other.products_x(sides[1])) @ (some_y @ sides[1].whitening(0.1)).T
+    products = (some_x @ other.products_x().double()) @ some_y.T
     ours = products - other.losses_x(some_x) - other.losses_y(some_y).T + model.information
-    torch.testing.assert_close(ours, other.shared_x(some_x) @ other.shared_y(some_y).T)
+    torch.testing.assert_close(ours, other.shared_x(some_x) @ other.shared_y(some_y).T, rtol=1e-4, atol=1e-4)
     same = model.refitted(*sides, (halves(x, y)[0] + halves(x, y)[1]).cross)
     torch.testing.assert_close(same.shared_x(some_x), model.shared_x(some_x))
 
@@ -166,19 +186,65 @@ def test_with_correlations_as_factors_the_canonical_map_predicts_best():
     sides = spectrum(x), spectrum(y)
     cross = moments_of(x, y).cross
     correlations = held_out_correlations(*sides, halves(x, y), 0.0)
-    predicted = canonical_map(*sides, cross, 0.0, correlations)
+    left, right = (
+        side.scaled_to_unit(part)
+        for side, part in zip(sides, canonical_directions(*sides, cross, 0.0, torch.float64), strict=True)
+    )
+    predicted = (left * correlations) @ canonical_loadings(sides[1], right)
     torch.testing.assert_close(predicted, ridge((x.T @ x).double(), cross), atol=0.02, rtol=0.02)
 
 
-def test_a_coloured_rotation_lies_between_the_rotation_and_the_other_spaces_covariance():
+@pytest.mark.parametrize(("rows", "dim_x", "dim_y"), [(500, 20, 15), (60, 40, 7), (3000, 64, 64)])
+def test_directions_in_float32_are_as_good_as_in_float64(rows, dim_x, dim_y):
+    x, y = (unit(part) for part in spaces(rows=rows, dim_x=dim_x, dim_y=dim_y, shared=5))
+    sides = spectrum(x), spectrum(y)
+    for strength in RIDGES:
+        one, other = (
+            held_out_correlations(*sides, halves(x, y), strength, dtype=dtype)
+            for dtype in (torch.float32, torch.float64)
+        )
+        torch.testing.assert_close(one, other, rtol=0, atol=2e-3)
+
+
+def test_in_principal_axes_a_spectrum_does_the_same_without_them():
+    x, y = spaces(dim_x=6, dim_y=5)
+    cross = moments_of(x, y).cross
+    turned_x, turned_y = spectrum(x), spectrum(y)
+    plain_x, plain_y = Spectrum(turned_x.variances), Spectrum(turned_y.variances)
+    within = turned_x.axes.T @ cross @ turned_y.axes
+    for strength, ridge_ in ((0.5, 0.01), (1.0, 0.1)):
+        found = recolored_rotation(plain_x, plain_y, within, strength, ridge_)
+        expected = recolored_rotation(turned_x, turned_y, cross, strength, ridge_)
+        torch.testing.assert_close(turned_x.axes @ found @ turned_y.axes.T, expected, rtol=1e-6, atol=1e-8)
+    torch.testing.assert_close(turned_x.axes @ plain_x.powered(-0.25) @ turned_x.axes.T, turned_x.powered(-0.25))
+    directions = torch.randn(6, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(turned_x.variance_along(turned_x.axes @ directions), plain_x.variance_along(directions))
+    measured = (x.double() @ directions).square().mean(dim=0)
+    torch.testing.assert_close(turned_x.variance_along(directions), measured, rtol=1e-5, atol=1e-5)
+
+
+def test_leading_directions_hold_what_those_of_the_whole_decomposition_do():
+    chance = torch.Generator().manual_seed(0)
+    turn, _ = torch.linalg.qr(torch.randn(80, 80, generator=chance))
+    rows = torch.randn(500, 80, generator=chance) * torch.logspace(0, -2, 80) @ turn
+    found = leading_directions(rows, 10)
+    torch.testing.assert_close(found.T @ found, torch.eye(10), rtol=0, atol=1e-5)
+    _, values, exact = torch.linalg.svd(rows, full_matrices=False)
+    assert float((rows @ found).square().sum()) > 0.995 * float(values[:10].square().sum())
+    assert float(torch.linalg.svdvals(found.T @ exact[:5].T).min()) > 0.999
+    assert torch.equal(found, leading_directions(rows, 10))
+    assert leading_directions(rows[:4], 10).shape == (80, 4)  # there are no more
+
+
+def test_a_recolored_rotation_lies_between_the_rotation_and_the_other_spaces_covariance():
     x, y = spaces(dim_x=5)
     cross = moments_of(x, y).cross
-    plain = coloured_rotation(spectrum(x), spectrum(y), cross, strength=0)
+    plain = recolored_rotation(spectrum(x), spectrum(y), cross, strength=0)
     torch.testing.assert_close(plain, nearest_rotation(cross))
-    full = coloured_rotation(spectrum(x), spectrum(y), cross, strength=1, ridge=0)
-    carried = x.double() @ full
-    torch.testing.assert_close(carried.T @ carried / len(x), (y.T @ y).double() / len(y), rtol=1e-5, atol=1e-5)
-    wider = coloured_rotation(spectrum(x), spectrum(spaces(dim_y=9)[1]), moments_of(x, spaces(dim_y=9)[1]).cross)
+    full = recolored_rotation(spectrum(x), spectrum(y), cross, strength=1, ridge=0)
+    mapped = x.double() @ full
+    torch.testing.assert_close(mapped.T @ mapped / len(x), (y.T @ y).double() / len(y), rtol=1e-5, atol=1e-5)
+    wider = recolored_rotation(spectrum(x), spectrum(spaces(dim_y=9)[1]), moments_of(x, spaces(dim_y=9)[1]).cross)
     assert wider.shape == (5, 9)
 
 

@@ -1,8 +1,9 @@
-"""A discovery that is stopped, at any moment and in any way, can go on; and only where it belongs."""
+"""A discovery that is stopped, at any moment and in any way, can go on to the same bytes; and only where it belongs."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,11 +13,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors import safe_open
 
-from kedge import AnchorDiscovery, Embeddings, InputError, Step, load, read_embeddings, read_pairs, write_embeddings
+from kedge import AnchorDiscovery, Embeddings, InputError, Schedule, Step, read_embeddings, read_pairs, write_embeddings
 from kedge.cli.main import main
+from kedge.matching import candidates
 from kedge.runs.checkpoint import Checkpoint, discard
+from kedge.solving import attempts
+from kedge.solving.starts import SharedCoordinates
 from kedge.spaces.pairs import write_table
 
 
@@ -33,55 +36,71 @@ def folder(tmp_path_factory, words, word_seeds) -> Path:
 
 def arguments(folder: Path, out: str, *more: str) -> list[str]:
     files = [str(folder / name) for name in ("x.npz", "y.npz")]
-    options = ["--seeds", str(folder / "seeds.tsv"), "--anchors", "50", "--device", "cpu", "--force"]
+    options = ["--seeds", str(folder / "seeds.tsv"), "--anchors", "50", "--device", "cpu", "--ignore-verdict"]
     return ["discover", *files, *options, "--out", str(folder / out), *more]
 
 
+def discovered(folder: Path, **options) -> AnchorDiscovery:
+    x, y = (read_embeddings(folder / name) for name in ("x.npz", "y.npz"))
+    seeds = read_pairs(folder / "seeds.tsv", x, y)
+    return AnchorDiscovery(n_anchors=50, device="cpu", **options).fit(x, y, seeds)
+
+
 @pytest.fixture(scope="module")
-def undisturbed(folder):
-    assert main(arguments(folder, "undisturbed")) == 0
-    return load(folder / "undisturbed")
+def undisturbed(folder) -> Path:
+    discovered(folder).save(folder / "undisturbed")
+    return folder / "undisturbed"
 
 
-def rounds_kept(path: Path) -> int:
-    """The round in a state file; 0 where there is none yet."""
-    if not path.exists():
-        return 0
-    with safe_open(path, framework="pt") as stored:
-        return int(stored.get_tensor("round"))
+def assert_same_bytes(one: Path, other: Path) -> None:
+    assert sorted(path.name for path in one.iterdir()) == sorted(path.name for path in other.iterdir())
+    for path in one.iterdir():
+        assert path.read_bytes() == (other / path.name).read_bytes(), path.name
 
 
-# Kills itself right after the wanted state is kept, or while it is being written.
+# -- killed by the system -------------------------------------------------------------------------
+
+# Kills itself after a stage is done and before it is kept, while it is being written, or right after it is kept; or
+# after so many rounds of one, in the middle of it.
 KILLED = """
 import os, signal, sys
-stage, rounds, when = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-del sys.argv[1:4]
+where, when, folder, states = sys.argv[1:5]
+from pathlib import Path
+from kedge import AnchorDiscovery, read_embeddings, read_pairs
 from kedge.runs import checkpoint
-from kedge.cli.main import entry_point
-write, save, count = checkpoint.Checkpoint.write, checkpoint.save_file, 0
+keep = checkpoint.Checkpoint.keep
 def die():
     os.kill(os.getpid(), signal.SIGKILL)
-def writes(self, name, tensors, history):
-    global count
-    count += name == stage
-    if name == stage and count == rounds and when == "during":
-        checkpoint.save_file = lambda tensors, path, metadata: (path.write_bytes(b"half a fi"), die())
-    write(self, name, tensors, history)
-    if name == stage and count == rounds:
+def keeps(self, stage, value, steps):
+    if stage == where and when == "before":
         die()
-checkpoint.Checkpoint.write = writes
-entry_point()
+    if stage == where and when == "during":
+        checkpoint.save_file = lambda tensors, path, metadata: (path.write_bytes(b"half a fi"), die())
+    keep(self, stage, value, steps)
+    if stage == where and when == "after":
+        die()
+def on_step(step):
+    if when.isdigit() and (step.stage, step.index) == (where, int(when)):
+        die()
+checkpoint.Checkpoint.keep = keeps
+x, y = (read_embeddings(Path(folder, name)) for name in ("x.npz", "y.npz"))
+seeds = read_pairs(Path(folder, "seeds.tsv"), x, y)
+AnchorDiscovery(n_anchors=50, device="cpu", checkpoint=states, on_step=on_step).fit(x, y, seeds)
 """
 KILLS = [
-    ("attempt-1-fingerprints", 1, "after"),
-    ("attempt-1-fingerprints", 1, "during"),
-    ("attempt-1-anneal", 4, "after"),
-    ("attempt-1-anneal", 4, "during"),
-    ("attempt-1-finish", 1, "after"),
-    ("attempt-1-finished", 1, "after"),
-    ("illusion", 1, "after"),
-    ("confidence", 1, "after"),
-    ("illusion", 1, "during"),
+    ("fingerprints", "1"),
+    ("attempt-1-start", "before"),
+    ("attempt-1-start", "during"),
+    ("attempt-1-start", "after"),
+    ("anneal", "4"),
+    ("attempt-1-annealed", "during"),
+    ("attempt-1-annealed", "after"),
+    ("finish", "2"),
+    ("attempt-1-finished", "after"),
+    ("chance", "during"),
+    ("chance", "after"),
+    ("confidence", "during"),
+    ("confidence", "after"),
 ]
 
 
@@ -89,52 +108,130 @@ needs_kill = pytest.mark.skipif(sys.platform == "win32", reason="needs SIGKILL")
 
 
 @needs_kill
-def test_killed_while_annealing_it_goes_on_to_the_same_result(tmp_path, rotated):
+def test_killed_while_it_writes_it_goes_on_to_the_same_bytes(tmp_path, rotated):
     keys = [str(row) for row in range(200)]
     for name, vectors in zip(("x.npz", "y.npz"), rotated(n=200, noise=0.3), strict=True):
         write_embeddings(Embeddings(keys, vectors), tmp_path / name)
     write_table(tmp_path / "seeds.tsv", ("x", "y"), [(key, key) for key in keys[:5]])
-    assert main(arguments(tmp_path, "undisturbed")) == 0
-    assert_it_goes_on(tmp_path, load(tmp_path / "undisturbed"), tmp_path, "attempt-1-anneal", 4, "during")
+    discovered(tmp_path).save(tmp_path / "undisturbed")
+    assert_it_goes_on(tmp_path, tmp_path / "undisturbed", tmp_path, "attempt-1-annealed", "during")
 
 
 @pytest.mark.thorough
 @needs_kill
-@pytest.mark.parametrize(("stage", "rounds", "when"), KILLS)
-def test_killed_at_any_stage_it_goes_on_to_the_same_result(folder, undisturbed, tmp_path, stage, rounds, when):
-    assert_it_goes_on(folder, undisturbed, tmp_path, stage, rounds, when)
+@pytest.mark.parametrize(("where", "when"), KILLS)
+def test_killed_at_any_moment_it_goes_on_to_the_same_bytes(folder, undisturbed, tmp_path, where, when):
+    assert_it_goes_on(folder, undisturbed, tmp_path, where, when)
 
 
-def assert_it_goes_on(folder, undisturbed, tmp_path, stage, rounds, when):
-    states = folder / f"killed-{stage}-{rounds}-{when}.checkpoint"
-    (tmp_path / "killed.py").write_text(KILLED)
-    program = [sys.executable, str(tmp_path / "killed.py"), stage, str(rounds), when]
+def assert_it_goes_on(folder: Path, undisturbed: Path, tmp_path: Path, where: str, when: str) -> None:
+    states = tmp_path / "states"
     killed = subprocess.run(
-        [*program, *arguments(folder, states.stem)],
+        [sys.executable, "-c", KILLED, where, when, str(folder), str(states)],
         capture_output=True,
         env=os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())},
     )
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    assert not (folder / states.stem).exists()
-    kept = rounds_kept(states / "attempt-1-anneal.safetensors")
-
+    kept = {path.stem for path in states.glob("attempt-1-*")}  # not what was half written
     steps: list[Step] = []
-    resumed = AnchorDiscovery(n_anchors=50, device="cpu", checkpoint=states, on_step=steps.append)
-    x, y = (read_embeddings(folder / name) for name in ("x.npz", "y.npz"))
-    resumed.fit(x, y, read_pairs(folder / "seeds.tsv", x, y))
-    # Nothing that was kept is done again: annealing goes on with the round after the last one kept.
-    annealed = [step.index for step in steps if step.stage == "anneal"]
-    first = undisturbed.history_[0].attempt
-    last = max(step.index for step in undisturbed.history_ if (step.stage, step.attempt) == ("anneal", first))
-    assert annealed[:1] == ([kept + 1] if kept < last else [])
-    if stage == "attempt-1-anneal":
-        assert kept == (rounds if when == "after" else rounds - 1)
-    assert ("fingerprints" in {step.stage for step in steps}) == (stage.endswith("fingerprints") and when == "during")
-    assert resumed.history_ == undisturbed.history_
-    np.testing.assert_array_equal(resumed.match_, undisturbed.match_)
-    np.testing.assert_array_equal(resumed.pairs_, undisturbed.pairs_)
-    np.testing.assert_array_equal(resumed.map_, undisturbed.map_)
+    discovered(folder, checkpoint=states, on_step=steps.append).save(tmp_path / "resumed")
+    assert_same_bytes(tmp_path / "resumed", undisturbed)
+    # No stage that was kept is done again.
+    first = {step.stage for step in steps if step.attempt.startswith("attempt 1 ")}
+    assert ("fingerprints" in first) == ("attempt-1-start" not in kept)
+    assert ("anneal" in first) == ("attempt-1-annealed" not in kept)
     assert not list(states.glob(".kedge-*"))
+    assert not list(tmp_path.glob(".*"))
+
+
+# -- stopped at the border of any stage -----------------------------------------------------------
+
+
+class _Stop(BaseException):
+    """As a signal would."""
+
+
+SEEDS = [(row, row) for row in range(6)]
+FEW_ROUNDS = Schedule(sample_size=100, anneal_rounds=4, fingerprints=True)
+CASES = {
+    # Rows that hardly recognise each other, and a part that is finished softly.
+    "soft": {"noise": 1.0, "rows": 120, "seeds": SEEDS, "options": {"schedule": FEW_ROUNDS}},
+    # Many rows, as far as the limits go: candidates, and a part to finish on.
+    "large": {"noise": 0.1, "rows": 200, "seeds": SEEDS, "options": {"schedule": FEW_ROUNDS}},
+    "no seeds": {"noise": 0.3, "rows": 120, "seeds": [], "options": {}},
+}
+STAGES = {
+    "soft": {"attempt-1-start", "attempt-1-annealed", "attempt-1-finished", "rivals", "attempt-1-soft", "confidence"},
+    "large": {"attempt-1-finished", "attempt-1-all", "chance", "confidence"},
+    "no seeds": {"attempt-1-finished", "attempt-2-start", "attempt-2-annealed", "rivals", "confidence"},
+}
+
+
+@pytest.fixture
+def fit(monkeypatch, rotated):
+    """A function that makes the discovery of a case; with limits so small that 200 rows are many."""
+    monkeypatch.setattr(candidates, "_QUICK", {"cpu": 150**2})
+    monkeypatch.setattr(attempts, "FINISH_ROWS", 150)
+    monkeypatch.setattr(attempts, "FINISH_ROWS_OF_X", 100)
+
+    def fit(case: dict, states: Path) -> AnchorDiscovery:
+        x, y = rotated(n=case["rows"], dim=8, noise=case["noise"])
+        discovery = AnchorDiscovery(n_anchors=10, device="cpu", checkpoint=states, **case["options"])
+        return discovery.fit(x[:-3], y, case["seeds"])
+
+    return fit
+
+
+def test_stopped_after_every_stage_it_goes_on_to_the_same_bytes(fit, monkeypatch, tmp_path):
+    """Every run gets one stage further than the one before."""
+    case = CASES["large"]
+    fit(case, tmp_path / "whole").save(tmp_path / "expected")
+    keep, kept = Checkpoint.keep, []
+
+    def keeps(self, name, value, steps):
+        keep(self, name, value, steps)
+        kept.append(name)
+        raise _Stop
+
+    monkeypatch.setattr(Checkpoint, "keep", keeps)
+    for _ in range(20):
+        try:
+            found = fit(case, tmp_path / "states")
+            break
+        except _Stop:
+            continue
+    found.save(tmp_path / "resumed")
+    assert_same_bytes(tmp_path / "resumed", tmp_path / "expected")
+    assert STAGES["large"] <= set(kept)
+    assert len(kept) == len(set(kept))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("case", CASES)
+def test_stopped_before_or_after_any_one_stage_it_goes_on_to_the_same_bytes(case, fit, monkeypatch, tmp_path):
+    fit(CASES[case], tmp_path / "whole").save(tmp_path / "expected")
+    stages = {path.stem for path in (tmp_path / "whole").glob("*.safetensors")}
+    assert stages >= STAGES[case]
+    keep = Checkpoint.keep
+    for stage in sorted(stages):
+        for moment in ("before", "after"):
+
+            def keeps(self, name, value, steps, stage=stage, moment=moment):
+                if (name, moment) == (stage, "before"):
+                    raise _Stop
+                keep(self, name, value, steps)
+                if name == stage:
+                    raise _Stop
+
+            with monkeypatch.context() as patch, pytest.raises(_Stop):
+                patch.setattr(Checkpoint, "keep", keeps)
+                fit(CASES[case], tmp_path / "states")
+            fit(CASES[case], tmp_path / "states").save(tmp_path / "resumed", overwrite=True)
+            assert_same_bytes(tmp_path / "resumed", tmp_path / "expected")
+            shutil.rmtree(tmp_path / "states")
+
+
+# -- on the command line --------------------------------------------------------------------------
 
 
 @pytest.mark.thorough
@@ -146,7 +243,7 @@ def test_resume_on_the_command_line(folder, undisturbed, capsys):
         text=True,
         env=os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())},
     )
-    while not (states / "attempt-1-anneal.safetensors").exists():
+    while not (states / "attempt-1-start.safetensors").exists():
         assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(signal.SIGTERM)
@@ -167,13 +264,16 @@ def test_resume_on_the_command_line(folder, undisturbed, capsys):
     assert main(arguments(folder, "resumed", "--resume")) == 0
     assert "going on from" in capsys.readouterr().err
     assert not states.exists()
-    assert (out / "pairs.tsv").read_bytes() == (folder / "undisturbed" / "pairs.tsv").read_bytes()
+    for name in ("pairs.tsv", "map.safetensors", "match.safetensors"):
+        assert (out / name).read_bytes() == (undisturbed / name).read_bytes()
 
 
 @pytest.mark.thorough
 def test_overwrite_starts_over_and_resume_without_a_state_starts(folder, capsys):
     states = folder / "fresh.checkpoint"
-    Checkpoint(states, {"X": "another"}, {}).write("chance", {}, [])
+    nothing = SharedCoordinates(torch.zeros(1), torch.zeros(1))
+    with Checkpoint(states, {"X": "another"}, {}, torch.device("cpu"), torch.Generator()) as kept:
+        kept.keep("attempt-1-start", nothing, [])
     assert main(arguments(folder, "fresh", "--overwrite")) == 0
     assert not states.exists()
     assert main(arguments(folder, "begun", "--resume")) == 0

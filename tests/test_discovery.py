@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from kedge.runs.journal import Journal
 from sklearn.base import clone
 
 import kedge
 from kedge import AnchorDiscovery, Embeddings, InputError, Schedule
 from kedge.errors import NotFittedError
-from kedge.geometry import center_of, normalise
+from kedge.geometry import center_of, normalise, principal_axes
 from kedge.solving.fingerprints import fingerprints, similarity_profiles
 from kedge.solving.schedule import schedules_for
+from kedge.solving.steps import Log
 from kedge.tasks import evaluate, gold_by_key, search
 
 
@@ -118,7 +118,7 @@ def test_fingerprints_do_not_depend_on_how_a_space_is_turned_or_ordered(words):
     plain, turned = similarity_profiles(rows, 2**20), similarity_profiles(other, 2**28)
     assert plain.shape == (300, 256)
     torch.testing.assert_close(turned, plain[order], rtol=1e-2, atol=1e-3)
-    left, right = fingerprints(rows, other, 2**28, Journal())
+    left, right = fingerprints(rows, other, 2**28, Log())
     assert ((left[order] * right).sum(dim=1) > 0.99).all()
     assert (left @ right.T).argmax(dim=1).tolist() == order.argsort().tolist()
 
@@ -374,17 +374,61 @@ def test_snapped_anchors_are_distinct_even_when_seeds_take_most_rows(rotated):
     assert sorted(discovery.anchors_y_.tolist()) == [0, 1, 2, 3, 4]
 
 
-def test_loading_normalises_block_by_block(monkeypatch, words):
+@pytest.mark.parametrize("center", [True, False])
+def test_loading_normalises_and_turns_block_by_block(monkeypatch, words, center):
     from kedge.estimators import devices
-    from kedge.matching import rows
 
     monkeypatch.setattr(devices, "_ROWS", 700)
-    monkeypatch.setattr(rows, "_ROWS", 700)
     vectors = torch.from_numpy(words[1].vectors.copy())
-    loaded, center, length = devices.load_normalised(words[1].vectors, torch.device("cpu"), center=True)
-    torch.testing.assert_close(center, center_of(vectors))
-    torch.testing.assert_close(loaded.own, normalise(vectors, center))
-    assert length == pytest.approx(float(vectors.norm(dim=1).mean()))
+    loaded = devices.load_space(words[1].vectors, torch.device("cpu"), "y", center=center)
+    middle = center_of(vectors) if center else None
+    if center:
+        torch.testing.assert_close(loaded.center, middle)
+    expected = normalise(vectors, middle)
+    torch.testing.assert_close(loaded.rows, expected @ loaded.axes, rtol=0, atol=1e-5)
+    torch.testing.assert_close(loaded.axes.T @ loaded.axes, torch.eye(100), rtol=0, atol=1e-5)  # nothing is lost
+    moment = (loaded.rows.T @ loaded.rows).double() / len(loaded.rows)
+    torch.testing.assert_close(moment, loaded.spectrum.variances.diag(), rtol=0, atol=1e-6)
+    assert (loaded.spectrum.variances.diff() <= 0).all()
+    assert loaded.mean_norm == pytest.approx(float(vectors.norm(dim=1).mean()))
+
+
+def test_of_many_dimensions_the_leading_axes_are_looked_at(monkeypatch, words):
+    from kedge.estimators import devices
+
+    monkeypatch.setattr(devices, "_ROWS", 700)
+    vectors = torch.from_numpy(words[1].vectors.copy())
+    loaded = devices.load_space(words[1].vectors, torch.device("cpu"), "y", center=True, max_axes=40)
+    rows = normalise(vectors, loaded.center)
+    torch.testing.assert_close(loaded.rows, rows @ loaded.axes, rtol=0, atol=1e-5)
+    kept, best = (float((rows @ axes).square().sum()) for axes in (loaded.axes, principal_axes(rows, 40)))
+    assert 0.995 * best < kept <= best * 1.0001
+    # The center in these axes, and how much of it lies outside.
+    inside = loaded.center_in_axes
+    assert inside.shape == (41,)
+    assert float(inside.norm()) == pytest.approx(float(loaded.center.norm()), rel=1e-4)
+    torch.testing.assert_close(inside[:40], loaded.center @ loaded.axes)
+
+
+def test_spaces_of_many_dimensions_are_aligned_in_their_leading_axes(monkeypatch, rotated):
+    """As they are beyond 512; results are in the spaces' own coordinates."""
+    from kedge.estimators import anchor_discovery
+
+    x, y = rotated(n=400, dim=16, noise=0.05)
+    wide = np.random.default_rng(1).standard_normal((16, 60)).astype(np.float32)
+    y = y @ wide + 0.01 * np.random.default_rng(2).standard_normal((400, 60)).astype(np.float32)
+    monkeypatch.setattr(anchor_discovery, "MAX_AXES", 24)
+    discovery = AnchorDiscovery(n_anchors=30, device="cpu").fit(x, y, [(row, row) for row in range(20)])
+    assert (discovery.match_ == np.arange(400)).mean() > 0.99
+    assert (discovery.map_.dims, discovery.map_back_.dims) == ((16, 60), (60, 16))
+    assert discovery.y_.anchors["free"].shape == discovery.y_.anchors["snapped"].shape == (30, 60)
+    assert discovery.model_.directions_y.shape[0] == discovery.y_.directions.shape[0] == 60
+    translated = discovery.translate(x)
+    cosines = translated @ (y / np.linalg.norm(y, axis=1, keepdims=True)).T
+    assert (cosines.argmax(axis=1) == np.arange(400)).mean() > 0.95
+    shared = discovery.x_.shared(x) @ discovery.y_.shared(y).T
+    assert (shared.argmax(axis=1) == np.arange(400)).mean() > 0.99
+    discovery.require_spaces(x, y)
 
 
 @pytest.mark.thorough
@@ -429,7 +473,7 @@ def test_rows_that_all_come_twice_have_no_match_and_no_nonsense(rotated):
         discovery = AnchorDiscovery(n_anchors=20, device="cpu").fit(x, np.repeat(y[:100], 2, axis=0), seeds)
         assert discovery.health_.map.verdict != "ok"
         assert len(discovery.pairs_) == 0
-        assert np.isfinite(discovery.map_).all()
+        assert np.isfinite(discovery.map_.matrix).all()
         assert np.isfinite(discovery.y_.anchors["free"]).all()
 
 

@@ -404,7 +404,7 @@ def test_several_steps_are_exported_to_onnx_alone(fitted, words):
     onnxruntime = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnx")
     there_and_back = fitted.translator().then(fitted.translator(back=True))
-    with pytest.raises(InputError, match="more than one matrix, which NumPy files cannot hold; export it as .onnx"):
+    with pytest.raises(InputError, match="only one linear map can be written as plain arrays; export to onnx"):
         export_bytes(there_and_back, about_translation(fitted), ".npz")
     model = export_bytes(there_and_back, about_translation(fitted), ".onnx")
     session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])

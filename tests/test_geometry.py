@@ -13,7 +13,6 @@ from hypothesis.extra.numpy import arrays
 from kedge.geometry import (
     center_of,
     exponential_map,
-    least_squares_on_sphere,
     moments_of,
     nearest_rotation,
     normalise,
@@ -135,23 +134,6 @@ def test_refined_rotation_lies_between_the_rotation_and_least_squares():
     )
     stiff = refine_rotation(moments, rotation, 1e9)
     torch.testing.assert_close(unit(stiff), unit(rotation), rtol=1e-3, atol=1e-3)
-
-
-def test_least_squares_on_sphere_is_the_constrained_optimum():
-    inputs, targets = gaussian(60, 5), gaussian(60, 4, seed=1)
-    found = least_squares_on_sphere(inputs, targets)
-    torch.testing.assert_close(found.norm(dim=1), torch.ones(4))
-    loss = (inputs @ found.T - targets).square().sum(dim=0)
-    for seed in range(200):  # no unit vector near or far does better
-        other = unit(found + gaussian(4, 5, seed=seed) * (0.01 if seed % 2 else 1.0))
-        assert bool(((inputs @ other.T - targets).square().sum(dim=0) >= loss - 1e-4).all())
-
-
-def test_least_squares_on_sphere_where_the_rows_do_not_span_the_space():
-    inputs, targets = gaussian(3, 6), torch.cat([gaussian(3, 2, seed=1) * 0.01, torch.zeros(3, 1)], dim=1)
-    found = least_squares_on_sphere(inputs, targets)
-    torch.testing.assert_close(found.norm(dim=1), torch.ones(3))
-    torch.testing.assert_close(inputs @ found.T, targets, rtol=1e-3, atol=1e-4)  # small targets can be met exactly
 
 
 def test_exponential_map_agrees_with_geotorch():

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from kedge import AnchorDiscovery, load, retrieval_scores, write_embeddings
-from kedge.cli.main import main
+from kedge import AnchorDiscovery, retrieval_scores
 from kedge.geometry import unit
 from kedge.matching import BlockedSoftmin, best_partners, match_csls, top_k, transport_step, use_fused, using_precision
-from kedge.spaces.pairs import write_table
 
 pytestmark = [
     pytest.mark.gpu,
@@ -165,49 +158,38 @@ def test_kernels_fit_on_smaller_chips(monkeypatch, room):
     assert max(kernel.metadata.shared for kernel in compiled) <= room * 1024
 
 
-def on_one_card(count: int, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """A program in several processes that see a single card: they have to share it, and to talk by gloo."""
-    card = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(count)]
-    environment = os.environ | {"CUDA_VISIBLE_DEVICES": card, "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
-    return subprocess.run(
-        [*command, *map(str, arguments)], capture_output=True, text=True, timeout=300, env=environment
-    )
+def test_a_discovery_that_was_stopped_there_goes_on_to_the_same_bytes(tmp_path, words, word_seeds):
+    def fit(**options) -> AnchorDiscovery:
+        found = AnchorDiscovery(n_anchors=50, device="cuda", checkpoint=tmp_path / "states", **options)
+        return found.fit(*words, word_seeds)
+
+    def stop(step) -> None:
+        if (step.stage, step.index) == ("finish", 2):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(on_step=stop)
+    fit().save(tmp_path / "resumed")
+    AnchorDiscovery(n_anchors=50, device="cuda").fit(*words, word_seeds).save(tmp_path / "undisturbed")
+    for path in (tmp_path / "undisturbed").iterdir():
+        assert path.read_bytes() == (tmp_path / "resumed" / path.name).read_bytes(), path.name
 
 
-def test_two_processes_on_one_card_find_what_one_does(tmp_path, words, word_seeds):
-    write_embeddings(words[0], tmp_path / "x.npy")
-    write_embeddings(words[1].take(range(1997)), tmp_path / "y.npy")  # so that shares differ
-    present = set(words[1].keys[:1997])
-    write_table(tmp_path / "seeds.tsv", ("x", "y"), [pair for pair in word_seeds if pair[1] in present])
+def test_candidates_there_lead_to_what_an_exact_comparison_does(monkeypatch, words, word_seeds):
+    from kedge.matching import candidates
 
-    def command(out: str) -> list[str]:
-        files = [str(tmp_path / name) for name in ("x.npy", "y.npy")]
-        options = ["--seeds", str(tmp_path / "seeds.tsv"), "--anchors", "50", "--device", "cuda"]
-        return ["discover", *files, *options, "--out", str(tmp_path / out)]
-
-    done = on_one_card(2, "-m", "kedge", *command("two"))
-    assert done.returncode == 0, done.stderr
-    assert "2 processes" in done.stderr
-    assert main(command("one")) == 0
-    two, one = load(tmp_path / "two"), load(tmp_path / "one")
-    ours, theirs = set(two.pair_keys_), set(one.pair_keys_)
-    assert len(ours & theirs) >= 0.995 * len(ours | theirs)  # tf32 rounds, and in another order
-    assert np.mean(two.match_ == one.match_) >= 0.99
-    np.testing.assert_array_equal(two.anchors_x_, one.anchors_x_)
-    np.testing.assert_allclose(two.map_, one.map_, atol=1e-2)
-    assert two.health_.map.verdict == one.health_.map.verdict == "ok"
+    exact = AnchorDiscovery(n_anchors=50, device="cuda").fit(*words, word_seeds)
+    monkeypatch.setattr(candidates, "_QUICK", {"cuda": 0})
+    for once in (0, 2000**2):  # by clusters, and by comparing all rows once
+        monkeypatch.setattr(candidates, "_QUICK_ONCE", {"cuda": once})
+        found = AnchorDiscovery(n_anchors=50, device="cuda").fit(*words, word_seeds)
+        assert found.candidate_recall_.share > 0.98
+        assert np.mean(found.match_ == exact.match_) > 0.99
 
 
-def test_two_processes_on_one_card_talk_by_gloo_as_the_model_says(tmp_path):
-    benchmark = Path(__file__).parents[1] / "benchmarks" / "processes.py"
-    figures = tmp_path / "traffic.json"
-    done = on_one_card(2, benchmark, "--traffic", "--device", "cuda", "--limit", 600, "--json", figures)
-    assert done.returncode == 0, done.stderr
-    assert "2 processes by gloo" in done.stdout
-    for name, told in json.loads(figures.read_text()).items():
-        if name.startswith(("fit,", "fit on a part,")):
-            ours, theirs = (sum(told[side]["payload"].values()) for side in ("counted", "predicted"))
-            assert theirs == pytest.approx(ours, rel=0.05), name
-        else:
-            assert told["counted"] == told["predicted"], name
+def test_a_map_is_judged_there_as_on_the_cpu(words, word_seeds, fitted):
+    from kedge import judge
+
+    verdicts = [judge(*words, fitted.translator(), seeds=word_seeds, device=device) for device in ("cpu", "cuda")]
+    assert verdicts[0].verdict == verdicts[1].verdict == "ok"
+    assert verdicts[0].score == pytest.approx(verdicts[1].score, abs=0.05)

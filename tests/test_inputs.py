@@ -3,6 +3,7 @@
 import json
 import pickle
 import sys
+from operator import attrgetter
 
 import numpy as np
 import pandas as pd
@@ -306,11 +307,9 @@ def test_a_run_whose_keys_have_one_text_is_not_saved(tmp_path):
 # -- vectors --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "name", ["transform", "transform_x", "translate", "shared_x", "map_x", "describe_x", "normalise_x"]
-)
+@pytest.mark.parametrize("name", ["transform", "translate", "x_.relative", "x_.shared", "x_.whiten", "x_.normalise"])
 def test_vectors_in_any_form(numbered, name):
-    method, rows = getattr(numbered, name), MATRICES[0][:3]
+    method, rows = attrgetter(name)(numbered), MATRICES[0][:3]
     expected = method(rows)
     repeated = pd.DataFrame(rows, index=["same"] * 3)  # new vectors need no keys of their own
     for form in (rows.tolist(), torch.from_numpy(rows), repeated, {"a": rows[0], "b": rows[1], "c": rows[2]}):
@@ -323,11 +322,15 @@ def test_vectors_of_the_other_side_are_told_where_to_go():
     x, y = MATRICES[0], MATRICES[1][:, :12]
     discovery = AnchorDiscovery(device="cpu", n_anchors=20).fit(x, y, [(row, row) for row in range(SEEDS)])
     with pytest.raises(
-        InputError, match=r"12 dimensions, X of this run has 16; .*; Y has 12, .* called translate_back"
+        InputError, match=r"12 dimensions, X of this run has 16; .*; Y has 12: use `y_` .* `translate` with back=True"
     ):
         discovery.translate(y)
-    with pytest.raises(InputError, match=r"16 dimensions, Y of this run has 12; .*; X has 16, .* end in _x"):
-        discovery.transform_y(x[0])
+    with pytest.raises(
+        InputError, match=r"16 dimensions, Y of this run has 12; .*; X has 16: use `x_` .* without back"
+    ):
+        discovery.y_.relative(x[0])
+    with pytest.raises(InputError, match=r"16 dimensions, Y of this run has 12; .*; X has 16: use `x_`"):
+        discovery.translate(x, back=True)
     with pytest.raises(InputError, match="give vectors of X's encoder$"):
         discovery.translate(np.ones(7))
     with pytest.raises(InputError, match="vectors: is a sparse matrix"):
@@ -335,7 +338,7 @@ def test_vectors_of_the_other_side_are_told_where_to_go():
 
 
 def test_retrieval_scores_take_arrays(numbered):
-    x, y = numbered.transform_x(MATRICES[0]), numbered.transform_y(MATRICES[1])
+    x, y = numbered.x_.relative(MATRICES[0]), numbered.y_.relative(MATRICES[1])
     assert kedge.retrieval_scores(x, y) == kedge.retrieval_scores(torch.from_numpy(x), torch.from_numpy(y))
 
 
@@ -378,7 +381,7 @@ def test_in_a_pipeline():
     check_is_fitted(pipeline)
     assert coordinates.shape == (ROWS, 30)
     np.testing.assert_allclose(pipeline.transform(x), coordinates, atol=1e-6)
-    np.testing.assert_allclose(pipeline["anchors"].transform_x(x), coordinates, atol=1e-5)  # lengths do not matter
+    np.testing.assert_allclose(pipeline["anchors"].x_.relative(x), coordinates, atol=1e-5)  # lengths do not matter
     assert "AnchorDiscovery" in repr(pipeline)
     assert pipeline._repr_html_()
 
@@ -407,7 +410,7 @@ def test_tables_of_what_was_found(numbered):
     assert list(pairs.columns) == ["x", "y", "confidence"]
     assert list(zip(pairs.x, pairs.y, strict=True)) == numbered.pair_keys_
     assert numbered.anchors_frame().seed.sum() == SEEDS
-    assert numbered.seeds_frame().columns.tolist() == ["x", "y", "suspect", "closer", "found"]
+    assert numbered.seeds_frame().columns.tolist() == ["x", "y", "suspect", "rank", "found"]
     assert numbered.unmatched_frame().columns.tolist() == ["space", "key"]
     assert rows_of(pairs, FRAMES) == numbered.pairs_.tolist()  # a table of pairs serves as seeds
     with pytest.raises(NotFittedError, match="call fit first"):

@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from kedge.runs.journal import Journal
 
 from kedge import AnchorDiscovery, Embeddings, Schedule
-from kedge.judging.judge import Judge
+from kedge.judging.judge import LabelFreeJudge
 from kedge.judging.recognition import Recognition
-from kedge.matching.problem import Problem
+from kedge.matching import Problem
+from kedge.solving.steps import Log
 
 
 @pytest.mark.thorough
@@ -105,15 +105,15 @@ def test_a_space_and_its_mirror_image_cannot_be_told_apart_without_seeds(words):
 
 
 @pytest.mark.thorough
-def test_seeds_that_are_close_but_wrong_are_told_in_the_order_of_doubt(words, word_seeds):
+def test_seeds_that_are_close_but_wrong_are_ranked_in_the_order_of_doubt(words, word_seeds):
     x, y = words
     good = word_seeds[:13]
     near, far = ("mother", "father"), ("music", "water")
     assert all(left in x.row_of and right in y.row_of for left, right in (near, far))
     discovery = AnchorDiscovery(n_anchors=50, device="cpu").fit(x, y, [*good, near, far])
-    closer = dict(zip(discovery.seed_keys_, discovery.seed_rank_.tolist(), strict=True))
-    assert 0 < closer[near] < closer[far]
-    assert max(closer[seed] for seed in good) < closer[near]
+    rank = dict(zip(discovery.seed_keys_, discovery.seed_rank_.tolist(), strict=True))
+    assert 1 < rank[near] < rank[far]
+    assert 1 <= max(rank[seed] for seed in good) < rank[near]
 
 
 @pytest.mark.thorough
@@ -132,15 +132,15 @@ def test_confidence_separates_right_from_wrong(words, word_seeds):
     assert surest.mean() > right.mean() + 0.01
 
 
-class Fixed(Judge):
+class Fixed(LabelFreeJudge):
     """A judge of rows that recognise each other as told, and of a map that stands as told."""
 
-    def __init__(self, recognised, standing=None, seeds=15, centered=True, rows=100, illusion=0.0):
+    def __init__(self, recognised, standing=None, seeds=15, centered=True, rows=100, chance_rate=0.0):
         space = torch.eye(rows)
         chosen = torch.arange(seeds)
-        super().__init__(Problem(space, space, chosen, chosen, 2**20, centered), 0, Journal())
+        super().__init__(Problem(space, space, chosen, chosen, 2**20, centered), 0, Log())
         self._told = Recognition(recognised * rows, 0.01 * rows, rows, rows), standing
-        self.__dict__["_illusion"] = illusion
+        self.__dict__["_chance_rate"] = chance_rate
 
     def _recognition(self, part, match):
         return self._told[0]
@@ -159,10 +159,10 @@ def test_the_reasons_say_what_was_measured():
     # Closer, but the halves of the rows do not agree about it: right about topics, and nothing else.
     assert Fixed(0.0, (0.5, 0.1)).judge(None, None).answer.verdict == "failed"
     recognised = Fixed(0.4).judge(None, None)
-    assert (recognised.answer.verdict, recognised.surely) == ("ok", True)
+    assert (recognised.answer.verdict, recognised.significant) == ("ok", True)
     assert "About 40% of the rows recognise" in recognised.answer.reason
     # What a random start seems to recognise too is no evidence.
-    assert not Fixed(0.4, (0.0, 0.0), illusion=0.35).judge(None, None).surely
+    assert not Fixed(0.4, (0.0, 0.0), chance_rate=0.35).judge(None, None).significant
     upside_down = Fixed(0.4, (0.0, 0.0), seeds=0).judge(None, None).answer
     assert (upside_down.verdict, "mirror image" in upside_down.reason) == ("uncertain", True)
 

@@ -116,13 +116,13 @@ def test_the_states_of_another_discovery_are_refused(tmp_path, rotated):
     x, y = rotated(n=60)
     discovery(tmp_path / "ours").fit(x, y, SEEDS)
     discovery(tmp_path / "theirs", random_state=1).fit(x, y, SEEDS)
-    state = "attempt-1-anneal.safetensors"
+    state = "attempt-1-annealed.safetensors"
     shutil.copy(tmp_path / "theirs" / state, tmp_path / "ours" / state)  # as two that wrote into one folder left it
     with pytest.raises(InputError, match=f"{state}: is the state of another discovery.*start over"):
         discovery(tmp_path / "ours").fit(x, y, SEEDS)
     discovery(tmp_path / "own").fit(x, y, SEEDS)
-    shutil.copy(tmp_path / "own" / state, tmp_path / "own" / "attempt-2-anneal.safetensors")
-    with pytest.raises(InputError, match="attempt-2-anneal.safetensors: .* of another stage"):
+    shutil.copy(tmp_path / "own" / state, tmp_path / "own" / "attempt-1-finished.safetensors")
+    with pytest.raises(InputError, match="attempt-1-finished.safetensors: .* of another stage"):
         discovery(tmp_path / "own").fit(x, y, SEEDS)
 
 

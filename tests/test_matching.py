@@ -13,11 +13,11 @@ from kedge import InputError
 from kedge.geometry import unit
 from kedge.matching import (
     BlockedSoftmin,
-    Rows,
     assign_distinct,
     best_partners,
-    greatest,
+    blocks,
     hubness,
+    largest,
     match_csls,
     row_blocks,
     sinkhorn,
@@ -69,9 +69,9 @@ def test_top_k(size, k):
 
 @given(st.integers(1, 5), st.integers(1, 3000), st.integers(1, 11), st.integers(0, 1000))
 @settings(deadline=None, max_examples=30)
-def test_greatest_in_groups_is_a_selection_from_all(n, m, k, seed):
+def test_the_largest_in_groups_is_a_selection_from_all(n, m, k, seed):
     block = torch.randn(n, m, generator=torch.Generator().manual_seed(seed)).round(decimals=1)  # with ties
-    values, columns = greatest(block, min(k, m))
+    values, columns = largest(block, min(k, m))
     torch.testing.assert_close(values, block.topk(min(k, m), dim=1).values)
     torch.testing.assert_close(block.gather(1, columns), values)
     assert all(len(set(row)) == len(row) for row in columns.tolist())
@@ -173,36 +173,21 @@ def test_transport_step_is_one_iteration_of_sinkhorn():
     torch.testing.assert_close(ours - ours.mean(), loop - loop.mean(), rtol=1e-4, atol=1e-5)
 
 
-class Parted(Rows):
-    """Rows that come a few at a time, as from other processes."""
-
-    def parts(self):
-        for first in range(0, len(self), 7):
-            yield first, self.own[first : first + 7]
-
-
 @given(sizes)
 @settings(max_examples=60, deadline=None)
-def test_matching_part_by_part_is_matching_at_once(size):
+def test_assigning_rows_in_half_precision_part_by_part_is_assigning_at_once(size):
     """Also with exact ties, of which small whole numbers make plenty."""
-    n, m, seed = size
+    n, m, seed = min(size[:2]), max(size[:2]), size[2]
     chance = torch.Generator().manual_seed(seed)
     a, b = (torch.randint(-2, 3, (count, 3), generator=chance).float() for count in (n, m))
-    penalties = torch.randint(0, 3, (n + m,), generator=chance).float()
-    parts = Parted(a, (0, n)), Parted(b, (0, m))
-    at_once, by_parts = (best_partners(*pair, penalties[:n], penalties[n:]) for pair in ((a, b), parts))
-    scores = a @ b.T - penalties[n:]
-    clear = (scores == scores.amax(dim=1, keepdim=True)).sum(dim=1) == 1
-    torch.testing.assert_close(by_parts[1][clear], at_once[1][clear])
-    assert bool((by_parts[1][~clear] <= 0).all())  # which of two equal partners it is, is anyone's guess
-    for partner, _ in (at_once, by_parts):
-        torch.testing.assert_close(scores.gather(1, partner[:, None])[:, 0], scores.amax(dim=1))
-    torch.testing.assert_close(hubness(*parts), hubness(a, b))
-    if n <= m:
-        assigned = [assign_distinct(a, of, penalties[n:]) for of in (b, parts[1])]
-        totals = [scores[torch.arange(n), chosen].sum() for chosen in assigned]
-        assert totals[0] == totals[1]
-        assert len(set(assigned[1].tolist())) == n
+    penalty = torch.randint(0, 3, (m,), generator=chance).float()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blocks, "_HALF_ROWS", 7)
+        assigned = [assign_distinct(a, of, penalty) for of in (b, b.half())]
+    scores = a @ b.T - penalty
+    totals = [scores[torch.arange(n), chosen].sum() for chosen in assigned]
+    assert totals[0] == totals[1]
+    assert len(set(assigned[1].tolist())) == n
 
 
 def test_on_a_cpu_the_blocked_path_serves(monkeypatch):

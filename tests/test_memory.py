@@ -51,7 +51,7 @@ def test_discovery_needs_the_budget_and_not_the_matrix(tmp_path):
 
 LOADING = """
 import sys, numpy as np, torch
-from kedge.estimators.devices import load_normalised
+from kedge.estimators.devices import load_space
 np.save(sys.argv[1], np.random.default_rng(0).standard_normal((60_000, 256)).astype(np.float32))
 def of_files():
     return int([line for line in open("/proc/self/status") if line.startswith("RssFile")][0].split()[1]) / 1024
@@ -59,7 +59,7 @@ vectors = np.load(sys.argv[1], mmap_mode="r")
 before = of_files()
 total = float(vectors.sum(dtype=np.float64))
 read = of_files() - before
-rows, _, _ = load_normalised(vectors, torch.device("cpu"), center=True)
+rows = load_space(vectors, torch.device("cpu"), "x", center=True).rows
 assert float(vectors[:1000].sum(dtype=np.float64)) == float(np.load(sys.argv[1])[:1000].sum(dtype=np.float64))
 print(read, of_files() - before)
 """

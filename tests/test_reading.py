@@ -8,6 +8,8 @@ import torch
 
 from kedge import AnchorDiscovery, Embeddings, InputError, load
 from kedge.geometry import moments_of, nearest_rotation, ridge, unit
+from kedge.models.maps.registry import FAMILIES
+from kedge.models.translator import unit_rows
 from kedge.tasks import search
 
 
@@ -71,8 +73,8 @@ def test_the_map_is_never_worse_than_what_the_known_pairs_alone_give(words, know
     )
     normalised, rows = discovery.x_.normalise(queries), torch.from_numpy(discovery.y_.normalise(right))
 
-    def first(carried, among):
-        return float(((unit(carried) @ among.T).argmax(dim=1) == own).double().mean())
+    def first(translated, among):
+        return float(((unit(translated) @ among.T).argmax(dim=1) == own).double().mean())
 
     baselines = [nearest_rotation(moments.cross), *(ridge(moments.source, moments.cross, s) for s in (0, 0.1, 1))]
     best = max(first(torch.from_numpy(normalised) @ matrix.float(), rows) for matrix in baselines)
@@ -91,9 +93,8 @@ def test_pairs_and_search_tell_one_story_where_rows_are_few(words):
     found = search(discovery, few, y, [left for left, _ in surest], k=1)
     assert np.mean([left == right for left, right in surest]) > 0.97
     assert np.mean([found[left][0].key == right for left, right in surest]) > 0.97
-    nearest = (discovery.map_x(few.take(few.rows([left for left, _ in surest]))) @ discovery.y_.normalise(y).T).argmax(
-        axis=1
-    )
+    mapped = discovery.map_(discovery.x_.normalise(few.take(few.rows([left for left, _ in surest]))))
+    nearest = (unit_rows(mapped) @ discovery.y_.normalise(y).T).argmax(axis=1)
     assert np.mean([y.keys[row] == right for row, (_, right) in zip(nearest, surest, strict=True)]) > 0.9
 
 
@@ -101,7 +102,7 @@ def test_shared_coordinates_find_more_than_the_map(fitted, words):
     x, y = words
     truth = y.rows(x.keys)
     by_shared = (fitted.x_.shared(x) @ fitted.y_.shared(y).T).argmax(axis=1)
-    by_map = (fitted.map_x(x) @ fitted.y_.normalise(y).T).argmax(axis=1)
+    by_map = (unit_rows(fitted.map_(fitted.x_.normalise(x))) @ fitted.y_.normalise(y).T).argmax(axis=1)
     assert np.mean(by_shared == truth) >= np.mean(by_map == truth)
     assert np.mean(by_shared == truth) > 0.98
     assert fitted.model_.information > 10
@@ -124,6 +125,7 @@ def test_translating_back_and_at_full_length(fitted, words):
 def test_the_map_says_how_well_it_searches(fitted):
     for scores in fitted.map_scores_.values():
         assert scores["kind"]
+        assert scores["family"] in FAMILIES
         assert 0.8 < scores["mrr"] <= 1
         assert 0.2 < scores["overlap"] <= 1
 

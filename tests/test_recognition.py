@@ -8,13 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kedge.judging.recognition import (
-    Choices,
-    Recognition,
-    count_recognised,
-    estimate_overlap,
-    pair_probabilities,
-)
+from kedge.judging.overlap import estimate_overlap
+from kedge.judging.recognition import Choices, Recognition, count_recognised, pair_probabilities
 from kedge.matching import best_partners, second_margins
 
 
@@ -39,7 +34,7 @@ def choices_of(similarity):
     return Choices(first, second, margins_of(similarity.T)[1], similarity.shape[1])
 
 
-def strangers_and_pairs(share, rows=1500, lead=6.0, seed=0):
+def non_matches_and_pairs(share, rows=1500, lead=6.0, seed=0):
     """Similarities that fall off exponentially, and a lead for the counterparts of a share of the rows."""
     chance = np.random.default_rng(seed)
     similarity = chance.exponential(size=(rows, rows))
@@ -68,11 +63,11 @@ def test_second_margins_of_hardly_any_columns(columns):
     assert found.isneginf().all() if columns == 1 else found.isfinite().all()
 
 
-def test_the_second_choices_of_strangers_lead_as_the_square_of_the_first():
+def test_the_second_choices_of_non_matches_lead_as_the_square_of_the_first():
     """The law that all rests on, for similarities that fall off exponentially."""
     first, second = (
         np.concatenate(m)
-        for m in zip(*(margins_of(strangers_and_pairs(0, 800, seed=s)) for s in range(5)), strict=True)
+        for m in zip(*(margins_of(non_matches_and_pairs(0, 800, seed=s)) for s in range(5)), strict=True)
     )
     for margin in (0.0, 0.3, 1.0):
         assert (second > margin).mean() == pytest.approx((first > margin).mean() ** 2, abs=0.02)
@@ -80,7 +75,7 @@ def test_the_second_choices_of_strangers_lead_as_the_square_of_the_first():
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 1.0])
 def test_the_recognised_are_counted(share):
-    recognition = count_recognised(choices_of(strangers_and_pairs(share)))
+    recognition = count_recognised(choices_of(non_matches_and_pairs(share)))
     assert recognition.share == pytest.approx(share, abs=4 * recognition.share_error + 0.01)
     assert recognition.share_error < 0.08
 
@@ -102,8 +97,8 @@ def test_probabilities_undo_a_known_mixture(share):
     assert confidence[listed].mean() == pytest.approx(right[listed].mean() - 0.04, abs=0.05)
 
 
-def test_nothing_is_probable_among_strangers():
-    choices = choices_of(strangers_and_pairs(0))
+def test_nothing_is_probable_among_non_matches():
+    choices = choices_of(non_matches_and_pairs(0))
     _, probability = pair_probabilities(choices, count_recognised(choices))
     assert probability.max() < 0.5
     none = Choices(np.full(60, -1.0), np.full(60, -1.0), np.full(60, -1.0), 60)
@@ -120,7 +115,7 @@ def test_margins_that_are_all_equal_leave_no_bin_empty():
 
 
 def test_few_rows_are_not_counted():
-    few = choices_of(strangers_and_pairs(1.0, rows=30))
+    few = choices_of(non_matches_and_pairs(1.0, rows=30))
     assert count_recognised(few).count == 0
 
 
@@ -133,8 +128,8 @@ def test_few_rows_are_not_counted():
     found=st.floats(0, 1),
 )
 def test_an_overlap_is_a_share_with_its_bounds_in_order(share, error, rows, seeds, found):
-    least = min(rows)
-    recognition = Recognition(share * least, error * least, *rows)
+    smaller = min(rows)
+    recognition = Recognition(share * smaller, error * smaller, *rows)
     overlap = estimate_overlap(recognition, seeds, int(found * seeds))
     for interval, total in ((overlap.x, rows[0]), (overlap.y, rows[1])):
         assert seeds / total - 1e-9 <= interval.low <= interval.high <= 1
@@ -144,7 +139,7 @@ def test_an_overlap_is_a_share_with_its_bounds_in_order(share, error, rows, seed
     assert overlap.x.low * rows[0] == pytest.approx(overlap.y.low * rows[1])
 
 
-def test_an_overlap_is_told_in_words():
+def test_an_overlap_is_described_in_words():
     certain = estimate_overlap(Recognition(1980, 5, 2000, 2000), 100, 99)
     assert str(certain.x).startswith("about 100%, between")
     unseeded = estimate_overlap(Recognition(1000, 20, 2000, 2000), 0, 0)

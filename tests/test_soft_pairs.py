@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from kedge import AnchorDiscovery
-from kedge.geometry import coloured_rotation, nearest_rotation, unit
-from kedge.matching import DEFAULT_BUDGET
-from kedge.matching.problem import Problem
+from kedge.geometry import nearest_rotation, recolored_rotation, unit
+from kedge.matching import DEFAULT_BUDGET, Problem
 from kedge.models.soft_pairs import PAIRS_PER_ROW, soft_cross
 
 EPSILON, ROUNDS = 0.03, 4
@@ -17,12 +16,12 @@ EPSILON, ROUNDS = 0.03, 4
 
 def problem_of(x, y, seeds) -> Problem:
     pairs = torch.tensor(seeds, dtype=torch.int64).reshape(-1, 2).T
-    return Problem((x), (y), pairs[0], pairs[1], DEFAULT_BUDGET, centered=False)
+    return Problem(x, y, pairs[0], pairs[1], DEFAULT_BUDGET, centered=False)
 
 
 def by_stored_plans(problem: Problem, start: torch.Tensor) -> torch.Tensor:
     """The same as `soft_cross`, with all similarities at once."""
-    x, y = problem.x.gathered(), problem.y.gathered()
+    x, y = problem.x, problem.y
     seeds = x[problem.seeds_x].T @ y[problem.seeds_y]
     x, y = (
         torch.from_numpy(np.delete(rows.numpy(), left_out.numpy(), axis=0))
@@ -37,7 +36,7 @@ def by_stored_plans(problem: Problem, start: torch.Tensor) -> torch.Tensor:
         back = back - EPSILON * torch.log(to_x.mean(dim=0) * len(x))
         mean = x.T @ (to_y @ y) / len(x) + (to_x @ x).T @ y / len(y)
         cross = PAIRS_PER_ROW * min(len(x), len(y)) * mean / 2
-        matrix = coloured_rotation(problem.spectrum_x, problem.spectrum_y, (cross + seeds).double()).float()
+        matrix = recolored_rotation(problem.spectrum_x, problem.spectrum_y, (cross + seeds).double()).float()
     return cross
 
 
@@ -52,15 +51,20 @@ def test_blocks_give_what_stored_plans_give(rotated, seeds):
 
 
 @pytest.mark.thorough
-def test_with_no_item_in_common_the_map_is_a_soft_one_and_carries_unseen_rows(words):
+def test_with_no_item_in_common_the_map_is_a_soft_one_and_translates_unseen_rows(words):
     """Word2Vec's and GloVe's vectors of different words."""
     x, y = words
     keys = np.random.default_rng(0).permutation(x.keys).tolist()
     ours, theirs, unseen = keys[:815], [*keys[:15], *keys[815:1600]], keys[1600:]
     first, second = x.take(x.rows(ours)), y.take(y.rows(theirs))
     discovery = AnchorDiscovery(n_anchors=50, device="cpu").fit(first, second, [(key, key) for key in keys[:15]])
-    assert discovery.map_scores_["map"] == {"kind": "soft coloured rotation", "mrr": None, "overlap": None}
-    assert discovery.map_scores_["map_back"]["kind"] == "soft coloured rotation"
+    assert discovery.map_scores_["map"] == {
+        "family": "whiten-rotate-recolor",
+        "kind": "soft whiten-rotate-recolor",
+        "mrr": None,
+        "overlap": None,
+    }
+    assert discovery.map_scores_["map_back"]["kind"] == "soft whiten-rotate-recolor"
     index = y.vectors[y.rows(unseen)]
     index = index / np.linalg.norm(index, axis=1, keepdims=True)
     found = (discovery.translate(x.vectors[x.rows(unseen)]) @ index.T).argmax(axis=1)

@@ -266,8 +266,8 @@ def test_stitcher_refuses_what_makes_no_sense(fitted, split, words, rotated):
         Stitcher(fitted, space="z").fit(train, labels)
     with pytest.raises(InputError, match="anchors must be one of free, snapped, seeds, got 'all'"):
         Stitcher(fitted, anchors="all").fit(train, labels)
-    with pytest.raises(InputError, match="anchors must be one of free, got 'snapped'"):
-        Stitcher(KnownAnchors().fit(*words, fitted.seeds_), anchors="snapped").fit(train, labels)
+    with pytest.raises(InputError, match="KnownAnchors have one kind only"):
+        Stitcher(KnownAnchors().fit(*words, fitted.seeds_), anchors="free").fit(train, labels)
     with pytest.raises(NotFittedError, match="this Stitcher is not fitted yet"):
         Stitcher(fitted).predict_y(test)
     with pytest.raises(NotFittedError, match="this AnchorDiscovery is not fitted yet"):

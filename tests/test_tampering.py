@@ -13,6 +13,8 @@ from mutations import mutate, read_tensors, write_tensors
 import kedge
 from kedge import AnchorDiscovery, InputError, Schedule
 from kedge.cli.main import main
+from kedge.runs.folder import SUMS, seal
+from kedge.storage.checksum import file_sha256
 
 INPUTS = {"x": {"file": "x.npz", "sha256": "0" * 64, "rows": 57, "dimensions": 8}}
 
@@ -27,11 +29,11 @@ def fit(rotated, states: Path | None, noise: float = 0.3) -> AnchorDiscovery:
 
 @pytest.fixture(scope="module")
 def originals(tmp_path_factory) -> Path:
-    """A folder with a small run, and with the states of a discovery."""
+    """A folder with a small run, and with another and the states that led to it."""
     from conftest import rotated_spaces
 
     folder = tmp_path_factory.mktemp("originals")
-    fit(rotated_spaces, folder / "states")
+    fit(rotated_spaces, folder / "states").save(folder / "other")
     found = fit(rotated_spaces, None, noise=0.05)
     timings = {"read_seconds": 0.1, "fit_seconds": 1.0}
     found.save(folder / "run", extra={"inputs": INPUTS, "limit": None, "timings": timings, "machine": {"torch": "2"}})
@@ -59,8 +61,9 @@ def assert_sound(found: AnchorDiscovery) -> None:
         assert 0 <= answer.score <= 1
         assert answer.verdict in ("ok", "uncertain", "failed")
     assert len({x for x, _ in found.pair_keys_} | set(found.x_.unmatched_keys)) == n
-    for array in (found.map_, found.y_.anchors["free"], found.seed_rank_):
+    for array in (found.map_.matrix, found.map_back_.matrix, found.y_.anchors["free"], found.seed_rank_):
         assert np.isfinite(array).all()
+    assert np.isfinite(found.translate(np.eye(8, dtype=np.float32))).all()
     assert str(found.health_.overlap)
 
 
@@ -127,13 +130,15 @@ NAN, INFINITE = float("nan"), float("inf")
         ("ridge", -1, "ridge: must be a number from 0"),
         ("maps.map.kind", None, "maps.map.kind: must be text, got null"),
         ("maps.map_back", ..., "maps.map_back: is missing"),
-        ("length_x", 10**400, "length_x: must be a number"),
+        ("maps.map.family", ..., "maps.map.family: is missing"),
+        ("maps.map.family", "magic", "map.safetensors: map: there is no family of maps 'magic'; there are rotation"),
+        ("mean_norm_x", 10**400, "mean_norm_x: must be a number"),
         ("history.0", 5, r"history\[0\]: must be an object, got 5"),
         ("history.0.figures", [], r"history\[0\].figures: must be an object"),
         ("history.0.index", None, r"history\[0\].index: must be a whole number, got null"),
         ("timings.fit_seconds", "long", "timings.fit_seconds: must be a number"),
         ("machine", [], "machine: must be an object"),
-        ("format", 5, "format 4 is needed"),
+        ("format", 4, "format 5 is needed"),
     ],
 )
 def test_every_edit_of_run_json_is_refused_by_its_field(run, capsys, path, value, told):
@@ -145,17 +150,20 @@ def test_every_edit_of_run_json_is_refused_by_its_field(run, capsys, path, value
     else:
         text = changed(document, path, value)
     (run / "run.json").write_text(text)
+    seal(run)
     with pytest.raises(InputError, match=told) as error:
         kedge.load(run)
     assert str(error.value).startswith(str(run))
     assert "\n" not in str(error.value)
-    if ".tsv" not in told and ".safetensors" not in told:
-        assert main(["info", str(run)]) == 2  # it reads nothing but run.json
+    # It reads nothing but run.json, and shows settings without using them.
+    if ".tsv" not in told and ".safetensors" not in told and (value is ... or not path.startswith("settings.")):
+        assert main(["info", str(run)]) == 2
 
 
 def test_what_others_have_added_to_run_json_is_theirs(run):
     document = json.loads((run / "run.json").read_text())
     (run / "run.json").write_text(changed(document, "note", [[["any"]]]))
+    seal(run)
     assert_sound(kedge.load(run))
 
 
@@ -165,15 +173,16 @@ def test_what_others_have_added_to_run_json_is_theirs(run):
         (lambda text: text.replace('"ridge"', '"kedge": "9", "ridge"'), "'kedge' occurs twice"),
         (lambda text: text.replace('"ridge": ', '"ridge": 1e999, "more": '), "ridge: must be a number"),
         (lambda text: text.replace('"kedge": "', '"kedge": "\\ud800'), "kedge: must be text"),
-        (lambda text: '{"format": 4, "note": ' + "[" * 900 + "]" * 900 + "}", "nested more than|not valid JSON"),
+        (lambda text: '{"format": 5, "note": ' + "[" * 900 + "]" * 900 + "}", "nested more than|not valid JSON"),
         (lambda text: "[" * 100_000, "not valid JSON"),
-        (lambda text: "[]", "format 4 is needed"),
+        (lambda text: "[]", "format 5 is needed"),
         (lambda text: text.encode() + b"\xff", "not valid JSON"),
     ],
 )
 def test_json_that_is_odd_is_refused(run, text, told):
     made = text((run / "run.json").read_text())
     (run / "run.json").write_bytes(made if isinstance(made, bytes) else made.encode())
+    seal(run)
     with pytest.raises(InputError, match=told):
         kedge.load(run)
 
@@ -203,11 +212,15 @@ def first(value: float):
         ("anchors", "anchors_x", lambda rows: np.full_like(rows, 3), "anchors_x must be distinct rows"),
         ("anchors", "anchors_x", lambda rows: rows[::-1].copy(), "anchors.tsv: has .* where the rows are"),
         ("anchors", "anchor_is_seed", lambda seed: ~seed, "anchors.tsv: has .* where the arrays say"),
-        ("anchors", "seed_closer", first(np.inf), "seed_closer has NaN or infinite values"),
+        ("anchors", "seed_rank", first(np.inf), "seed_rank has NaN or infinite values"),
+        ("anchors", "seed_rank", first(0), "seed_rank must lie between 1 and 61, got 0.0 to"),
         ("anchors", "seeds", first(59), r"seeds must lie between 0 and \(56, 59\)"),
         ("model", "correlations", first(1), "correlations must lie between 0 and 0.99"),
         ("model", "directions_x", lambda array: array.T[:-1], "directions_x must have shape"),
-        ("map", "map", first(np.nan), "map has NaN or infinite values"),
+        ("map", "map.matrix", first(np.nan), "map.matrix has NaN or infinite values"),
+        ("map", "map_back.matrix", first(1e10), "map_back.matrix must lie between -1000000000.0 and 1000000000.0"),
+        ("map", "center_x", first(2), "center_x must lie between -1 and 1"),
+        ("map", "map.matrix", lambda matrix: matrix[1:], r"map: a linear map needs a matrix of shape \(8, 8\), got"),
     ],
 )
 def test_arrays_that_cannot_be_are_refused(run, file, name, change, told):
@@ -215,6 +228,7 @@ def test_arrays_that_cannot_be_are_refused(run, file, name, change, told):
     tensors, metadata = read_tensors(path)
     tensors[name] = change(tensors[name])
     write_tensors(path, tensors, metadata)
+    seal(run)
     with pytest.raises(InputError, match=told) as error:
         kedge.load(run)
     assert str(error.value).startswith(str(run))
@@ -223,6 +237,7 @@ def test_arrays_that_cannot_be_are_refused(run, file, name, change, told):
 def test_a_tensor_file_that_claims_more_than_it_holds_is_refused(run):
     path = run / "map.safetensors"
     path.write_bytes(path.read_bytes().replace(b"[8,8]", b"[9,8]"))
+    seal(run)
     with pytest.raises(InputError, match="map.safetensors: cannot be read"):
         kedge.load(run)
 
@@ -253,49 +268,165 @@ def test_tables_that_contradict_the_arrays_are_refused(run, table, change, told)
     path = run / f"{table}.tsv"
     lines = path.read_text().splitlines()
     path.write_text("".join(f"{line}\n" for line in change(lines)))
+    seal(run)
     with pytest.raises(InputError, match=told):
         kedge.load(run)
+
+
+# -- any byte ---------------------------------------------------------------------------------------
+
+
+def flipped(data: bytes, bit: int) -> bytes:
+    """Bytes with one bit changed."""
+    changed = bytearray(data)
+    changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)
+
+
+def bits_of(path: Path, count: int) -> list[int]:
+    """So many of the bits of a file, always the same; all where there are no more."""
+    bits = 8 * path.stat().st_size
+    return np.random.default_rng(0).choice(bits, min(count, bits), replace=False).tolist()
+
+
+FILES = sorted(
+    [f"{name}.safetensors" for name in ("anchors", "map", "match", "model")]
+    + [f"{name}.tsv" for name in ("anchors", "pairs", "seeds", "unmatched")]
+    + ["run.json", SUMS]
+)
+
+
+def test_these_are_all_files(run):
+    assert sorted(path.name for path in run.iterdir()) == FILES
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("count", [25, pytest.param(2000, marks=pytest.mark.thorough)])
+def test_any_flipped_bit_of_any_file_is_refused_and_the_file_is_named(run, name, count):
+    path = run / name
+    written = path.read_bytes()
+    for bit in bits_of(path, count):
+        path.write_bytes(flipped(written, bit))
+        with pytest.raises(InputError) as error:
+            kedge.load(run)
+        assert "\n" not in str(error.value)
+        told = str(error.value)
+        assert told.startswith(str(run)), (bit, told)
+        if name == SUMS:  # which then contradicts a file, or can be read no more
+            assert SUMS in told, (bit, told)
+        else:
+            assert told.startswith(f"{path}: "), (bit, told)
+
+
+def test_any_flipped_bit_of_a_map_is_refused_by_who_only_translates(run):
+    path = run / "map.safetensors"
+    written = path.read_bytes()
+    for bit in bits_of(path, 200):
+        path.write_bytes(flipped(written, bit))
+        with pytest.raises(InputError, match="map.safetensors: has changed since it was written .see SHA256SUMS"):
+            kedge.load_translator(run)
+
+
+@pytest.mark.parametrize("change", [lambda data: data[:-3], lambda data: data + b"\n", lambda data: b""])
+@pytest.mark.parametrize("name", FILES)
+def test_shorter_longer_and_empty_files_are_refused(run, name, change):
+    path = run / name
+    path.write_bytes(change(path.read_bytes()))
+    if name == SUMS and change(b"x") == b"x\n":
+        kedge.load(run)  # an empty line more says nothing else
+    else:
+        with pytest.raises(InputError, match=name):
+            kedge.load(run)
+
+
+def test_a_file_of_another_run_is_refused(run, originals):
+    for name in FILES:
+        if name == SUMS:
+            continue
+        written = (run / name).read_bytes()
+        shutil.copy(originals / "other" / name, run / name)
+        assert (run / name).read_bytes() != written
+        with pytest.raises(InputError, match=f"{name}: has changed since it was written"):
+            kedge.load(run)
+        (run / name).write_bytes(written)
+    kedge.load(run)
 
 
 # -- states -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("stage", "name", "change", "told"),
+    ("stage", "name", "change"),
     [
-        ("attempt-1-anneal", "round", lambda _: np.array(99), "round must lie between 1 and 4, got 99"),
-        ("attempt-1-anneal", "rotation", first(np.nan), "rotation has NaN or infinite values"),
-        ("attempt-1-anneal", "rotation", first(7), "rotation must lie between -1 and 1"),
-        ("attempt-1-anneal", "potential", lambda array: array[1:], r"potential must have shape \(60\), got \(59,\)"),
-        (
-            "attempt-1-anneal",
-            "crosses",
-            lambda array: array.astype(np.float32),
-            "crosses must be of dtype F64, got F32",
-        ),
-        ("attempt-1-fingerprints", "x", lambda array: array[:, 1:], "y must have shape"),
-        ("attempt-1-finished", "partner", first(60), "partner must lie between 0 and 59, got .* to 60"),
-        ("attempt-1-finished", "partner", lambda rows: rows * 0, "contradicts itself"),
-        ("attempt-1-finished", "settled", None, "settled is missing"),
-        ("confidence", "margin", first(np.nan), "margin has NaN or infinite values"),
-        ("illusion", "share", lambda _: np.array(7.0), "share must lie between 0 and 1, got 7.0"),
-        ("rivals", "values", first(np.nan), "values has NaN or infinite values"),  # it would change the verdict
-        ("rivals", "values", lambda array: np.tile(array, (9, 1)), "values must have shape"),
+        ("attempt-1-annealed", "matrix_x", first(np.nan)),
+        ("attempt-1-annealed", "matrix_x", lambda array: array.astype(np.float64)),
+        ("attempt-1-annealed", "biases", lambda _: np.array(3)),
+        ("attempt-1-start", "x", lambda array: array[:, 1:]),
+        ("attempt-1-start", "x", lambda array: array.reshape(-1)),
+        ("attempt-1-finished", "match.partner", first(60)),
+        ("attempt-1-finished", "match.partner", lambda rows: rows * 0),
+        ("attempt-1-finished", "settled", None),
+        ("attempt-1-finished", "generator", first(7)),  # another sample would be drawn next
+        ("confidence", "margin", first(np.nan)),
+        ("chance", "share", lambda _: np.array(7.0)),
+        ("rivals", "values", first(np.nan)),  # it would change the verdict
+        ("rivals", "values", lambda array: np.tile(array, (9, 1))),
     ],
 )
-def test_states_that_cannot_be_are_refused(rotated, states, stage, name, change, told):
+def test_states_that_were_changed_are_refused(rotated, states, stage, name, change):
     path = states / f"{stage}.safetensors"
-    if stage == "attempt-1-anneal":  # what comes after it does without
-        for later in states.glob("attempt-1-finish*"):
-            later.unlink()
     tensors, metadata = read_tensors(path)
     if change is None:
         del tensors[name]
     else:
         tensors[name] = change(tensors[name])
     write_tensors(path, tensors, metadata)
-    with pytest.raises(InputError, match=f"{stage}.safetensors: {told}.*start over"):
+    with pytest.raises(
+        InputError, match=f"{stage}.safetensors: has changed since it was written; delete .* start over"
+    ):
         fit(rotated, states)
+
+
+@pytest.mark.parametrize(
+    ("entry", "value", "told"),
+    [
+        ("steps", "[5]", "has changed since it was written"),
+        ("steps", "{", "has changed since it was written"),
+        ("sha256", "0" * 64, "has changed since it was written"),
+        ("discovery", "0" * 64, "is the state of another discovery, or of another stage"),
+        ("stage", "attempt-2-annealed", "is the state of another discovery, or of another stage"),
+    ],
+)
+def test_what_a_state_says_of_itself_cannot_be_changed_either(rotated, states, entry, value, told):
+    path = states / "attempt-1-annealed.safetensors"
+    tensors, metadata = read_tensors(path)
+    for changed_metadata in (metadata | {entry: value}, {name: metadata[name] for name in metadata if name != entry}):
+        write_tensors(path, tensors, changed_metadata)
+        with pytest.raises(InputError, match=f"attempt-1-annealed.safetensors: {told}.*start over"):
+            fit(rotated, states)
+
+
+def test_a_state_that_lacks_a_part_is_refused_whatever_its_checksum_says(rotated, states):
+    from kedge.runs.checkpoint import _digest, _read
+
+    path = states / "attempt-1-finished.safetensors"
+    for lost in ("settled", "match.margin", "generator"):
+        tensors, metadata = read_tensors(path)
+        del tensors[lost]
+        write_tensors(path, tensors, metadata)
+        write_tensors(path, tensors, metadata | {"sha256": _digest(_read(path)[0], metadata["steps"])})
+        with pytest.raises(InputError, match="attempt-1-finished.safetensors: lacks a part of the state; delete"):
+            fit(rotated, states)
+
+
+def test_any_flipped_bit_of_a_state_is_refused(rotated, states):
+    """Except in the order or the padding of its header, which says nothing."""
+    path = states / "attempt-1-annealed.safetensors"
+    written = path.read_bytes()
+    for bit in bits_of(path, 40):
+        path.write_bytes(flipped(written, bit))
+        with pytest.raises(InputError, match="attempt-1-annealed.safetensors: .*; delete .* and start over"):
+            fit(rotated, states)
 
 
 @pytest.mark.parametrize(
@@ -316,28 +447,21 @@ def test_every_edit_of_an_identity_is_refused(rotated, states, path, value, told
         fit(rotated, states)
 
 
-def test_a_history_that_is_none_is_refused(rotated, states):
-    path = states / "attempt-1-anneal.safetensors"
-    tensors, metadata = read_tensors(path)
-    for history, told in (("[5]", r"history\[0\]: must be an object"), ("{", "history: not valid JSON")):
-        write_tensors(path, tensors, metadata | {"history": history})
-        with pytest.raises(InputError, match=f"attempt-1-anneal.safetensors: {told}"):
-            fit(rotated, states)
-
-
 # -- at random --------------------------------------------------------------------------------------
 
 
-def tampered(original: Path, folder: Path, seed: int) -> list[str]:
-    """A copy with one or two random edits; returns which."""
+def tampered(original: Path, folder: Path, seed: int, *, sealed: bool = False) -> list[str]:
+    """A copy with one or two random edits, of which the checksums know if it is sealed again; returns which."""
     chance = np.random.default_rng(seed)
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(original, folder)
-    told = []
+    edits = []
     for _ in range(int(chance.integers(1, 3))):
-        files = sorted(folder.iterdir())
-        told.append(mutate(files[int(chance.integers(len(files)))], chance))
-    return told
+        files = sorted(path for path in folder.iterdir() if not (sealed and path.name == SUMS))
+        edits.append(mutate(files[int(chance.integers(len(files)))], chance))
+    if sealed:
+        seal(folder)
+    return edits
 
 
 def assert_refused_or_sound(use, edits: list[str]) -> bool:
@@ -354,11 +478,21 @@ def assert_refused_or_sound(use, edits: list[str]) -> bool:
 
 @pytest.mark.parametrize("count", [100, pytest.param(2000, marks=pytest.mark.thorough)])
 def test_runs_after_random_edits_are_refused_or_sound(originals, tmp_path, count):
+    """Although the checksums agree to the edits."""
     sound = 0
     for seed in range(count):
-        edits = tampered(originals / "run", tmp_path / "run", seed)
+        edits = tampered(originals / "run", tmp_path / "run", seed, sealed=True)
         sound += assert_refused_or_sound(lambda: kedge.load(tmp_path / "run"), edits)
     assert 0 < sound < count / 3
+
+
+@pytest.mark.parametrize("count", [100, pytest.param(2000, marks=pytest.mark.thorough)])
+def test_runs_after_random_edits_are_refused_if_a_byte_has_changed(originals, tmp_path, count):
+    sums = {path.name: file_sha256(path) for path in (originals / "run").iterdir()}
+    for seed in range(count):
+        edits = tampered(originals / "run", tmp_path / "run", seed)
+        same = {path.name: file_sha256(path) for path in (tmp_path / "run").iterdir()} == sums
+        assert assert_refused_or_sound(lambda: kedge.load(tmp_path / "run"), edits) == same, edits
 
 
 @pytest.mark.parametrize("count", [10, pytest.param(100, marks=pytest.mark.thorough)])

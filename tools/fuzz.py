@@ -197,7 +197,7 @@ def guide(name: str, seed: int, inputs: int) -> int:
     """Let atheris damage the first file of a target's sample, led by which lines of kedge an input reaches."""
     import atheris
 
-    with atheris.instrument_imports(include=["kedge.spaces", "kedge.runs"]):
+    with atheris.instrument_imports(include=["kedge.spaces", "kedge.runs", "kedge.storage"]):
         from fuzz_targets import TARGETS
 
     from kedge import KedgeError
@@ -229,7 +229,7 @@ def _workplace() -> Iterator[Path]:
 
 
 def _peak() -> float:
-    """The peak of memory of this process, in megabytes."""
+    """The peak memory of this process, in megabytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 

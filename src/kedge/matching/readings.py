@@ -55,17 +55,18 @@ class CosineReading:
 def compare(problem: Problem, reading: Reading, candidates: Candidates | None = None) -> Comparison:
     """The rows of a problem by a reading; candidates are looked for where they are needed and none are given."""
     x = map_rows(problem.x, lambda rows: held(problem, reading.shared_x(rows), reading.biases, left=True))
-    y = read_y(problem, reading)
-    if candidates is None and not problem.exact:
-        biases = COLUMNS_PER_BIAS * reading.biases
-        candidates = find_candidates(x, y, biases=biases, budget=problem.budget)
-    return compare_among(problem, x, y, candidates)
+    return compare_among(problem, x, read_y(problem, reading), candidates, reading.biases)
 
 
-def compare_among(problem: Problem, x: Tensor, y: Tensor, candidates: Candidates | None) -> Comparison:
-    """Rows in coordinates (n, c) and (m, c): among candidates, or all with all where there are none."""
-    if problem.exact or candidates is None:
+def compare_among(problem: Problem, x: Tensor, y: Tensor, candidates: Candidates | None, biases: int) -> Comparison:
+    """Rows as they are held, of so many biases, all with all or among candidates, as the problem says.
+
+    Candidates are looked for where they are needed and none are given.
+    """
+    if problem.exact:
         return ExactComparison(x, y, problem.budget)
+    if candidates is None:
+        candidates = find_candidates(x, y, biases=COLUMNS_PER_BIAS * biases, budget=problem.budget)
     return CandidateComparison(x, y, candidates, problem.budget)
 
 

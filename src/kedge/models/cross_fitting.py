@@ -29,7 +29,7 @@ def cross_fitted(
 ) -> Comparison:
     """All rows, each of X read by a pair model fitted to the pairs (p,) of rows less those of one fold of X.
 
-    They are compared among candidates, if there are any.
+    They are compared among candidates where the problem is not exact; those that are given, or found here.
     """
     model = fit_model(problem, rows_x, rows_y)
     if model.ridge == 0:  # too few pairs for a model, let alone for several
@@ -60,7 +60,7 @@ def cross_fitted(
         picked[:, index] = 1
         coordinates = torch.cat([products, model.information - other.losses_x(rows), picked], dim=1)
         x[inside] = held(problem, coordinates, biases, left=True)
-    return compare_among(problem, x, y, candidates)
+    return compare_among(problem, x, y, candidates, biases)
 
 
 def _deviations(rows: Tensor) -> Tensor:

@@ -84,8 +84,12 @@ class Translator:
 
     def __call__(self, vectors: ArrayLike) -> NDArray[np.float32]:
         """Vectors (k, ds), or one (ds,), of the source as vectors (k, dt), or one (dt,), of the target."""
-        given = np.asarray(vectors, dtype=np.float32)
         source, target = self.dims
+        try:
+            with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused below
+                given = np.asarray(vectors, dtype=np.float32)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"vectors must be numbers, of shape (k, {source}) or ({source},): {error}") from error
         if given.ndim not in (1, 2) or given.shape[-1] != source:
             raise InputError(f"vectors must have shape (k, {source}) or ({source},), got {given.shape}")
         rows = given.reshape(-1, source)
@@ -104,6 +108,11 @@ class Translator:
         for step in self.steps:
             rows = step(rows)
         return rows * np.float32(self.length)
+
+
+def unit_vectors(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Vectors (k, d) scaled to unit norm."""
+    return unit_rows(np.array(vectors, dtype=np.float32))
 
 
 def unit_rows(rows: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -95,9 +95,10 @@ class Checkpoint:
             tensors, about = _read(path)
             if (about.get("discovery"), about.get("stage")) != (self._identity.digest, stage):
                 raise InputError(f"{path}: is the state of another discovery, or of another stage")
-            if about.get("sha256") != _digest(tensors):
+            reported = about.get("steps", "")
+            if about.get("sha256") != _digest(tensors, reported):
                 raise InputError(f"{path}: has changed since it was written")
-            steps: list[Step] = restore(list[Step], parse_json(about.get("steps", ""), str(path)), f"{path}: steps")
+            steps: list[Step] = restore(list[Step], parse_json(reported, str(path)), f"{path}: steps")
             state = tensors.pop(_GENERATOR, None)
             value: Value | None = _from_tensors(
                 kind, {name: tensor.to(self._device) for name, tensor in tensors.items()}
@@ -116,11 +117,12 @@ class Checkpoint:
             with atomic_path(self._folder / _IDENTITY) as temporary:
                 temporary.write_text(json.dumps(asdict(self._identity), indent=2) + "\n")
         tensors = _to_tensors(value) | {_GENERATOR: self._generator.get_state()}
+        reported = json.dumps([asdict(step) for step in steps])
         about = {
             "discovery": self._identity.digest,
             "stage": stage,
-            "steps": json.dumps([asdict(step) for step in steps]),
-            "sha256": _digest(tensors),
+            "steps": reported,
+            "sha256": _digest(tensors, reported),
         }
         with atomic_path(self._path(stage)) as temporary:
             save_file(tensors, temporary, metadata=about)
@@ -220,9 +222,9 @@ def _from_tensors(kind: Any, tensors: Mapping[str, Tensor], prefix: str = "") ->
     return kind(**parts)
 
 
-def _digest(tensors: Mapping[str, Tensor]) -> str:
-    """SHA-256 of named tensors."""
-    digest = hashlib.sha256()
+def _digest(tensors: Mapping[str, Tensor], steps: str) -> str:
+    """SHA-256 of named tensors, and of the steps that led to them."""
+    digest = hashlib.sha256(steps.encode())
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)};".encode())

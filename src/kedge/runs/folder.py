@@ -27,6 +27,7 @@ from kedge.models.maps.registry import form_of
 from kedge.runs.description import NAME, RunDescription, describe, holds_run, read_description
 from kedge.runs.tables import HEADERS, Tables, read_tables, write_tables
 from kedge.spaces.atomic import atomic_folder, require_parent
+from kedge.spaces.streams import require_regular_file
 from kedge.storage.arrays import Array, between, pairs_of, read_arrays, rows_of, stored_shapes
 from kedge.storage.checksum import file_sha256
 
@@ -127,8 +128,9 @@ def changed_files(folder: Path, files: Collection[str] = frozenset(_FILES - {SUM
     """Of these files of a run folder those that are not what was written, and what is the matter with each."""
     path = folder / SUMS
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+        require_regular_file(path)
+        lines = path.read_text(encoding="utf-8").split("\n")  # no other ends of lines: each byte counts
+    except (InputError, OSError, UnicodeDecodeError) as error:
         raise InputError(
             f"{path}: cannot be read, so that nothing shows whether the run is as it was written"
         ) from error

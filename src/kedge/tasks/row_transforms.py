@@ -9,8 +9,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from kedge.geometry import unit
-
 _ROWS = 65_536
 
 
@@ -26,8 +24,3 @@ def transform_rows(
     for begin in range(_ROWS, len(vectors), _ROWS):
         transformed[begin : begin + _ROWS] = torch.from_numpy(transform(vectors[begin : begin + _ROWS]))
     return transformed
-
-
-def unit_vectors(vectors: NDArray[np.float32], device: torch.device | str = "cpu") -> Tensor:
-    """Vectors (n, d) with unit norm and otherwise as they are, on a device: for an index that compares by cosine."""
-    return transform_rows(lambda rows: unit(torch.from_numpy(rows)).numpy(), vectors, device)

@@ -14,8 +14,9 @@ from kedge.estimators import AnchorDiscovery
 from kedge.geometry import denormalise, moments_of, nearest_rotation, ridge, unit
 from kedge.matching import DEFAULT_BUDGET, top_k, using_precision
 from kedge.models.maps.choosing import NEIGHBOURS
+from kedge.models.translator import unit_vectors
 from kedge.spaces import Embeddings, rows_from_key_pairs
-from kedge.tasks.row_transforms import transform_rows, unit_vectors
+from kedge.tasks.row_transforms import transform_rows
 
 SEARCH_NAMES = {"p_at_1": "P@1", "p_at_10": "P@10", "mrr": "MRR@10", "overlap": "overlap@10"}
 """What tables call the fields of `SearchScores`."""
@@ -68,7 +69,7 @@ def evaluate_search(
     vectors = x.vectors[query_rows]
     partners = torch.from_numpy(np.stack([query, asked[:, 1]], axis=1)).to(device)
 
-    index = unit_vectors(y.vectors, device)
+    index = transform_rows(unit_vectors, y.vectors, device)
     nearest = ten_nearest(index[partners[:, 1]], index)
     scores["Map"] = search_scores(transform_rows(discovery.translate, vectors, device), index, partners, nearest)
     if len(seeds):

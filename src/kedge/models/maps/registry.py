@@ -17,7 +17,7 @@ FAMILIES = {
     "whiten-rotate-recolor": "kedge.models.maps.recolored",
     "refined rotation": "kedge.models.maps.refined",
     "least squares": "kedge.models.maps.ridge",
-    "canonical": "kedge.models.maps.canonical",
+    "canonical": "kedge.models.maps.canonical_map",
 }
 """The module of each family, in the order in which equally good maps are preferred."""
 

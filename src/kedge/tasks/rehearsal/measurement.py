@@ -19,11 +19,12 @@ from kedge.estimators.devices import resolve_device
 from kedge.estimators.inputs import RandomState, as_random_state
 from kedge.estimators.pair_inputs import PairsLike, as_seed_rows
 from kedge.models.maps.choosing import ENOUGH_KNOWN
+from kedge.models.translator import unit_vectors
 from kedge.spaces import Embeddings
 from kedge.spaces.conversion import SpaceLike, as_space
 from kedge.tasks.rehearsal.metrics import DirectionResult, group_queries, score_queries, summarise
 from kedge.tasks.rehearsal.outcome import MIN_PAIRS, MIN_TEXTS, Estimate, HeldOut, Rehearsal
-from kedge.tasks.row_transforms import transform_rows, unit_vectors
+from kedge.tasks.row_transforms import transform_rows
 from kedge.tasks.search_quality import ten_nearest
 
 
@@ -67,9 +68,9 @@ def rehearse(
     space_x, space_y = as_space(x, "x"), as_space(y, "y")
     asked = None if queries is None else as_space(queries, "queries").with_text_keys()
     for space, name, dim in (
-        (space_x, "X, the new model's,", discovery.x_.dim),
-        (space_y, "Y, the old model's,", discovery.y_.dim),
-        (asked, "X, the new model's,", discovery.x_.dim),
+        (space_x, "X, the new model's,", discovery.map_.dims[0]),
+        (space_y, "Y, the old model's,", discovery.map_.dims[1]),
+        (asked, "X, the new model's,", discovery.map_.dims[0]),
     ):
         if space is not None and space.dim != dim:
             raise InputError(
@@ -120,7 +121,11 @@ def _measure(
     texts = x.take(pairs[:, 0])
     groups = group_queries(discovery, texts, random_state)
 
-    index = unit_vectors(y.vectors, device)
+    def as_they_are(vectors: NDArray[np.float32]) -> torch.Tensor:
+        """Vectors (k, d) for an index that compares by cosine."""
+        return transform_rows(unit_vectors, vectors, device)
+
+    index = as_they_are(y.vectors)
     own = torch.from_numpy(pairs[:, 1]).to(device)
     found = ten_nearest(transform_rows(discovery.translate, texts.vectors, device), index)
     values = score_queries(found, ten_nearest(index[own], index), own)
@@ -128,13 +133,13 @@ def _measure(
     if len(pairs) < MIN_TEXTS:
         return results
 
-    native = unit_vectors(texts.vectors, device)
+    native = as_they_are(texts.vectors)
     translated = transform_rows(partial(discovery.translate, back=True), y.vectors[pairs[:, 1]], device)
     own = torch.arange(len(native), device=device)
     values = score_queries(ten_nearest(native, translated), ten_nearest(native, native), own)
     results["translated_index"] = summarise(values, len(translated), groups, chance)
     if asked is not None:
-        queries = unit_vectors(asked.vectors, device)
+        queries = as_they_are(asked.vectors)
         values = score_queries(ten_nearest(queries, translated), ten_nearest(queries, native))
         groups = group_queries(discovery, asked, random_state)
         results["given_queries"] = summarise(values, len(translated), groups, chance)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kedge.errors import InputError, NotFittedError
+from kedge.estimators import KnownAnchors
 from kedge.estimators.inputs import RandomState, as_random_state
 from kedge.estimators.parameters import Parameters
 from kedge.models.side import AnchorKind, Side
@@ -21,8 +22,13 @@ Space = Literal["x", "y"]
 class Coordinates(Protocol):
     """Something fitted that gives both spaces comparable coordinates: `AnchorDiscovery` or `KnownAnchors`."""
 
-    x_: Side
-    y_: Side
+    @property
+    def x_(self) -> Side:
+        """The side of X."""
+
+    @property
+    def y_(self) -> Side:
+        """The side of Y."""
 
 
 class Stitcher(Parameters):
@@ -128,6 +134,8 @@ class Stitcher(Parameters):
         """Coordinates (k, a) of vectors (k, d) of a space."""
         if space not in ("x", "y"):
             raise InputError(f"space must be 'x' or 'y', got {space!r}")
+        if self.anchors is not None and isinstance(self.coordinates, KnownAnchors):
+            raise InputError(f"anchors: KnownAnchors have one kind only, got {self.anchors!r}; omit it")
         if not hasattr(self.coordinates, "x_"):
             raise NotFittedError(f"this {type(self.coordinates).__name__} is not fitted yet; call fit first")
         side = self.coordinates.x_ if space == "x" else self.coordinates.y_
