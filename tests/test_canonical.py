@@ -218,9 +218,7 @@ def test_in_principal_axes_a_spectrum_does_the_same_without_them():
         torch.testing.assert_close(turned_x.axes @ found @ turned_y.axes.T, expected, rtol=1e-6, atol=1e-8)
     torch.testing.assert_close(turned_x.axes @ plain_x.powered(-0.25) @ turned_x.axes.T, turned_x.powered(-0.25))
     directions = torch.randn(6, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    torch.testing.assert_close(
-        turned_x.variance_along(turned_x.axes @ directions), plain_x.variance_along(directions)
-    )
+    torch.testing.assert_close(turned_x.variance_along(turned_x.axes @ directions), plain_x.variance_along(directions))
     measured = (x.double() @ directions).square().mean(dim=0)
     torch.testing.assert_close(turned_x.variance_along(directions), measured, rtol=1e-5, atol=1e-5)
 

@@ -307,9 +307,7 @@ def test_a_run_whose_keys_have_one_text_is_not_saved(tmp_path):
 # -- vectors --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "name", ["transform", "translate", "x_.relative", "x_.shared", "x_.whiten", "x_.normalise"]
-)
+@pytest.mark.parametrize("name", ["transform", "translate", "x_.relative", "x_.shared", "x_.whiten", "x_.normalise"])
 def test_vectors_in_any_form(numbered, name):
     method, rows = attrgetter(name)(numbered), MATRICES[0][:3]
     expected = method(rows)
@@ -327,7 +325,7 @@ def test_vectors_of_the_other_side_are_told_where_to_go():
         InputError, match=r"12 dimensions, X of this run has 16; .*; Y has 12: use `y_` .* `translate` with back=True"
     ):
         discovery.translate(y)
-    with pytest.raises(InputError, match=r"16 dimensions, Y of this run has 12; .*; X has 16: use `x_` .* without back"):
+    with pytest.raises(InputError, match=r"16 dimensions, Y of this run has 12; .*; X has 16: use `x_` .* without"):
         discovery.y_.relative(x[0])
     with pytest.raises(InputError, match=r"16 dimensions, Y of this run has 12; .*; X has 16: use `x_`"):
         discovery.translate(x, back=True)
