@@ -361,9 +361,7 @@ def started(problem: Problem) -> torch.Tensor:
 
 
 def annealed(problem: Problem, schedule: Schedule, log: Log | None = None, hints=None) -> torch.Tensor:
-    return anneal(
-        problem, problem.x, problem.y, started(problem), schedule, log or Log(), hints, until_sharp=True
-    )
+    return anneal(problem, problem.x, problem.y, started(problem), schedule, log or Log(), hints, until_sharp=True)
 
 
 @given(st.integers(1, 20), st.integers(1, 20), st.integers(0, 1000))
