@@ -21,8 +21,7 @@ import torch
 from numpy.typing import NDArray
 
 from kedge import AnchorDiscovery
-from kedge.tasks import calibration_error, reliability
-from kedge.tasks.retrieval import shared_scores
+from kedge.tasks import calibration_error, reliability, shared_scores
 from paper.pairs_of_spaces import load_pair
 from setting import add_data_option, add_run_options, auroc, new_parser, print_verdicts, run_cases, split_rows
 

@@ -91,7 +91,7 @@ def explore(rows: int, repeats: int, dim: int = 100, fitted_to: int = 5000) -> N
     discovery.pair_confidence_ = np.linspace(1, 0.5, rows, dtype=np.float32)
     discovery.x_.unmatched_keys, discovery.y_.unmatched_keys = [], []
     began = time.perf_counter()
-    explorer = Explorer(discovery, Embeddings(keys, x, "x"), Embeddings(keys, y, "y"), run="RUN", most=20_000)
+    explorer = Explorer(discovery, Embeddings(keys, x, "x"), Embeddings(keys, y, "y"), run="RUN", max_rows=20_000)
     started = time.perf_counter() - began
     row = str(rows - 1)
     _, near_y = explorer.neighbours("x", row)

@@ -11,7 +11,7 @@ import pytest
 
 from kedge.cli.main import main
 from kedge.report import opening_command, write_atlas
-from kedge.report.neighbourhoods import Neighbourhoods
+from kedge.report.picture.neighbourhoods import Neighbourhoods
 
 pq = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow: pip install 'kedge[parquet]'")
 
@@ -21,7 +21,7 @@ def table(fitted, words, tmp_path_factory):
     """All rows of both spaces, as columns of Python values."""
     path = tmp_path_factory.mktemp("atlas") / "atlas.parquet"
     labels = {key: "long" if len(key) > 6 else "short" for key in words[0].keys[:500]}
-    assert write_atlas(path, fitted, *words, most=5000, labels=labels) == 4000
+    assert write_atlas(path, fitted, *words, max_rows=5000, labels=labels) == 4000
     return pq.read_table(path).to_pydict()
 
 
@@ -30,8 +30,8 @@ def test_every_row_of_both_spaces_is_there(table, words):
     assert sorted(zip(table["space"], table["key"], strict=True)) == sorted(
         [("X", key) for key in x.keys] + [("Y", key) for key in y.keys]
     )
-    told = ["key", "space", "role", "partner", "confidence", "label"]
-    assert list(table) == [*told, "projection_x", "projection_y", "neighbors"]
+    described = ["key", "space", "role", "partner", "confidence", "label"]
+    assert list(table) == [*described, "projection_x", "projection_y", "neighbors"]
 
 
 def test_partners_point_at_each_other(table, fitted):
@@ -40,7 +40,7 @@ def test_partners_point_at_each_other(table, fitted):
         x, y = rows["X", left], rows["Y", right]
         assert (table["partner"][x], table["partner"][y]) == (right, left)
         assert table["confidence"][x] == table["confidence"][y] == pytest.approx(confidence)
-    for left in fitted.unmatched_keys_x_:
+    for left in fitted.x_.unmatched_keys:
         row = rows["X", left]
         assert table["partner"][row] is None
         assert table["confidence"][row] is None
@@ -57,7 +57,7 @@ def test_roles_are_those_of_the_run(table, fitted):
     assert by_role["seed"] == seeds - suspects
     assert by_role.get("suspect seed", set()) == suspects
     assert by_role["anchor"] == {left for left, _ in fitted.anchor_keys_} - seeds
-    assert by_role["unmatched"] == set(fitted.unmatched_keys_x_) - seeds - by_role["anchor"]
+    assert by_role["unmatched"] == set(fitted.x_.unmatched_keys) - seeds - by_role["anchor"]
 
 
 def test_neighbours_are_rows_of_the_table(table, fitted, words):
@@ -65,7 +65,7 @@ def test_neighbours_are_rows_of_the_table(table, fitted, words):
     near = Neighbourhoods(fitted, x, y)
     for side, space, key in (("x", "X", "water"), ("y", "Y", "music")):
         row = next(
-            row for row, told in enumerate(zip(table["space"], table["key"], strict=True)) if told == (space, key)
+            row for row, each in enumerate(zip(table["space"], table["key"], strict=True)) if each == (space, key)
         )
         ids, distances = table["neighbors"][row]["ids"], table["neighbors"][row]["distances"]
         assert distances == sorted(distances)
@@ -103,10 +103,10 @@ def test_labels_are_by_key_in_both_spaces(table, words):
 def test_the_command_line_writes_it_and_says_how_to_open_it(run_files, tmp_path, capsys):
     out = tmp_path / "my atlas.parquet"
     assert main(["export", *run_files, "--to", "embedding-atlas", "-o", str(out), "--rows", "100"]) == 0
-    told = capsys.readouterr().out.splitlines()
-    assert told[0].startswith("200 rows of both spaces in ")
-    assert told[-1] == opening_command(out)
-    program, file, *options = shlex.split(told[-1])
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0].startswith("200 rows of both spaces in ")
+    assert printed[-1] == opening_command(out)
+    program, file, *options = shlex.split(printed[-1])
     assert (program, file) == ("embedding-atlas", str(out))
     schema = pq.read_schema(out)
     named = dict(zip(options[::2], options[1::2], strict=True))
@@ -120,8 +120,8 @@ def test_the_command_line_writes_it_and_says_how_to_open_it(run_files, tmp_path,
     assert main(["export", *run_files, "-o", str(out)]) == 2
     assert "already exists" in capsys.readouterr().err
     assert main(["export", *run_files, "-o", str(out), "--overwrite", "--json", "--rows", "50"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told == {"out": str(out), "to": "embedding-atlas", "rows": 100, "command": opening_command(out)}
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == {"out": str(out), "to": "embedding-atlas", "rows": 100, "command": opening_command(out)}
 
 
 @pytest.mark.parametrize(

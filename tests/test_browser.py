@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from kedge import AnchorDiscovery, Embeddings
-from kedge.report import Comparison, Explorer, serve, write_report
+from kedge.report import Explorer, GoldComparison, serve, write_comparison, write_report
 from kedge.spaces.pairs import read_table
-from kedge.tasks import Truth, evaluate, gold_by_key, rehearse, search
+from kedge.tasks import Truth, compare_runs, evaluate, gold_by_key, rehearse, search
 
 SCREENSHOTS = Path(os.environ.get("KEDGE_SCREENSHOTS", Path(__file__).parents[1] / "build" / "screenshots"))
 FLAGS = [
@@ -120,7 +120,7 @@ def report(tmp_path_factory, fitted, words):
     gold = gold_by_key(*words)
     evaluation = evaluate(fitted, *words, gold, complete=True, device="cpu")
     path = tmp_path_factory.mktemp("browser") / "report.html"
-    truth = Comparison(evaluation, Truth(*words, gold, complete=True))
+    truth = GoldComparison(evaluation, Truth(*words, gold, complete=True))
     rehearsal = rehearse(fitted, *words, gold, device="cpu")
     labels = {key: f"{len(key)} letters" for key in words[0].keys[:1900]}
     write_report(path, fitted, *words, gold=truth, rehearsal=rehearsal, labels=labels)
@@ -256,7 +256,7 @@ def test_search_finds_and_shows_neighbours_in_both_spaces(visit, report, fitted,
     page.locator("#near-x button").first.click()
     assert page.locator("#sought").inner_text() != "water in X"
     page.get_by_label("Key of X or Y").fill("no such key")
-    assert page.locator("#hits-told").inner_text() == "No key fits."
+    assert page.locator("#hits-status").inner_text() == "No matching key."
 
 
 @pytest.mark.thorough
@@ -280,7 +280,7 @@ def test_pointing_lights_up_the_partner(visit, report, fitted):
 def test_what_is_in_no_pair_lights_up_alone(visit, hostile):
     page = visit(hostile)
     point_at(page, "y", 399)  # the last rows are in no pair
-    assert page.locator("#pointed").inner_text().endswith("(Y) has no match")
+    assert page.locator("#pointed").inner_text().endswith("(Y) is unmatched")
     assert len(annotation(page, "y")) == 1
     assert annotation(page, "x") == []
 
@@ -288,7 +288,7 @@ def test_what_is_in_no_pair_lights_up_alone(visit, hostile):
 @pytest.mark.thorough
 def test_zooming_shows_the_same_part_of_both(visit, report):
     page = visit(report)
-    whole = page.get_by_role("button", name="Whole picture")
+    whole = page.get_by_role("button", name="Reset zoom")
     assert whole.is_disabled()
     page.locator("#plot-x").scroll_into_view_if_needed()
     box = page.locator("#plot-x").bounding_box()
@@ -316,15 +316,15 @@ def test_the_table_sorts_filters_turns_and_downloads(visit, report, fitted, tmp_
     assert cells(page, 1) == sorted(cells(page, 1), key=str.casefold)
     assert page.locator("#table thead th").first.get_attribute("aria-sort") == "ascending"
     page.get_by_role("button", name="confidence").click()
-    page.get_by_role("button", name="confidence").click()  # least sure first
+    page.get_by_role("button", name="confidence").click()  # least confident first
     shown = [float(text) for text in cells(page, 3)]
     np.testing.assert_allclose(shown, np.sort(fitted.pair_confidence_)[:25], atol=1e-4)
     assert set(cells(page, 4)) <= {"right", "wrong"}
 
-    page.get_by_label("Keys with").fill("WAT")
+    page.get_by_label("Keys containing").fill("WAT")
     expected = [pair for pair in fitted.pair_keys_ if "wat" in pair[0] or "wat" in pair[1]]
     assert sorted(zip(cells(page, 1), cells(page, 2), strict=True)) == sorted(expected)
-    page.get_by_label("Keys with").fill("")
+    page.get_by_label("Keys containing").fill("")
     page.get_by_label("Confidence at least").fill("0.99")
     count = int((np.round(fitted.pair_confidence_, 4) >= 0.99).sum())
     assert page.locator("#range").inner_text() == f"1 to 25 of {count:,}"
@@ -354,9 +354,9 @@ def test_the_table_sorts_filters_turns_and_downloads(visit, report, fitted, tmp_
         place = page.locator("#table th").all_inner_texts().index(column) + 1
         for cell in (header, page.locator(f"#table tbody td:nth-child({place})").first):
             assert cell.evaluate("(cell) => getComputedStyle(cell).textAlign") == "end"
-    page.get_by_label("Table").select_option("alone")
-    alone = {*fitted.unmatched_keys_x_, *fitted.unmatched_keys_y_}
-    assert {key for column in (1, 2) for key in cells(page, column)} - {""} <= alone
+    page.get_by_label("Table").select_option("unmatched")
+    unmatched = {*fitted.x_.unmatched_keys, *fitted.y_.unmatched_keys}
+    assert {key for column in (1, 2) for key in cells(page, column)} - {""} <= unmatched
 
 
 @pytest.mark.thorough
@@ -466,30 +466,30 @@ def colours_of(page, side):
 @pytest.mark.thorough
 def test_colours_mean_what_the_legend_says(visit, report, fitted):
     page = visit(report)
-    alone = len(fitted.unmatched_keys_x_)
+    unmatched = len(fitted.x_.unmatched_keys)
     seen = {}
     for colouring in ("partner", "confidence", "match", "label", "cluster"):
-        page.get_by_label("Coloured by").select_option(colouring)
+        page.get_by_label("Colour by").select_option(colouring)
         seen[colouring] = colours_of(page, "x")
         legend = page.locator("#legend li").all_inner_texts()
         assert 2 <= len(legend) <= 12
         assert page.locator("#legend .swatch").count() == len(legend)
-    assert seen["partner"][:3] == seen["confidence"][:3] == [0, alone, 2000 - alone]
+    assert seen["partner"][:3] == seen["confidence"][:3] == [0, unmatched, 2000 - unmatched]
     assert seen["match"] == [0, 0, 2000, 2]
     assert seen["label"][1] == 100
     assert seen["label"][3] <= 11
     assert seen["cluster"][:3] == [0, 0, 2000]
     assert 2 <= seen["cluster"][3] <= 10
     require_accessible(page)
-    page.get_by_label("Coloured by").select_option("match")
-    page.get_by_role("button", name="has none").press("Enter")  # by keyboard alone
-    assert page.get_by_role("button", name="has none").get_attribute("aria-pressed") == "true"
-    told = f"0 pairs and {alone + len(fitted.unmatched_keys_y_)} rows in no pair selected"
-    assert page.locator(".selected span").all_inner_texts() == [told] * 2
-    assert page.locator("#range").inner_text() == "None."
-    page.get_by_label("Table").select_option("alone")
-    assert page.locator("#table tbody tr").count() == min(25, alone + len(fitted.unmatched_keys_y_))
-    page.get_by_role("button", name="has none").press("Enter")
+    page.get_by_label("Colour by").select_option("match")
+    page.get_by_role("button", name="unmatched").press("Enter")  # by keyboard alone
+    assert page.get_by_role("button", name="unmatched").get_attribute("aria-pressed") == "true"
+    described = f"0 pairs and {unmatched + len(fitted.y_.unmatched_keys)} unmatched rows selected"
+    assert page.locator(".selected span").all_inner_texts() == [described] * 2
+    assert page.locator("#range").inner_text() == "No rows."
+    page.get_by_label("Table").select_option("unmatched")
+    assert page.locator("#table tbody tr").count() == min(25, unmatched + len(fitted.y_.unmatched_keys))
+    page.get_by_role("button", name="unmatched").press("Enter")
     assert page.locator(".selected").first.is_hidden()
 
 
@@ -517,7 +517,7 @@ def test_names_stay_apart_and_zooming_shows_others(visit, report, fitted):
 @pytest.mark.thorough
 def test_what_is_selected_by_lasso_is_what_tables_show(visit, report, fitted):
     page = visit(report)
-    page.get_by_label("Dragging").select_option("lasso")
+    page.get_by_label("Drag to").select_option("lasso")
     drag(page, "x", [(0.3, 0.3), (0.7, 0.3), (0.7, 0.7), (0.3, 0.7)])
     page.wait_for_selector(".selected:not([hidden])")
     faint, grey, coloured, _ = colours_of(page, "x")
@@ -533,7 +533,7 @@ def test_what_is_selected_by_lasso_is_what_tables_show(visit, report, fitted):
     assert set(names_on(page, "x")) <= inside
     page.get_by_label("Table").select_option("anchors")
     assert 0 < int(page.locator("#range").inner_text().split()[-1]) < 100
-    page.get_by_label("Dragging").select_option("select")
+    page.get_by_label("Drag to").select_option("select")
     drag(page, "y", [(0.1, 0.1), (0.5, 0.9)])
     page.wait_for_function("(before) => document.getElementById('plot-x').data[2].x.length !== before", arg=coloured)
     page.locator("#found").get_by_role("button", name="Clear selection").click()
@@ -545,20 +545,20 @@ def test_what_is_selected_by_lasso_is_what_tables_show(visit, report, fitted):
 def test_the_address_keeps_the_look(visit, report):
     page = visit(report)
     page.get_by_label("relative to the seeds").check()
-    page.get_by_label("Coloured by").select_option("cluster")
+    page.get_by_label("Colour by").select_option("cluster")
     page.get_by_label("Names").uncheck()
     drag(page, "x", [(0.3, 0.3), (0.8, 0.8)])  # zooms
     page.wait_for_selector("#whole:not([disabled])")
-    page.get_by_label("Dragging").select_option("lasso")
+    page.get_by_label("Drag to").select_option("lasso")
     drag(page, "y", [(0.2, 0.2), (0.9, 0.2), (0.5, 0.9)])
     page.wait_for_selector(".selected:not([hidden])")
     page.get_by_label("Key of X or Y").fill("wat")
     page.locator("#hits button").first.click()
-    page.get_by_label("Keys with").fill("e")
+    page.get_by_label("Keys containing").fill("e")
     page.get_by_label("Confidence at least").fill("0.5")
     page.get_by_role("button", name="y", exact=True).click()
     page.wait_for_timeout(600)
-    page.get_by_role("link", name="Pairs").click()  # a link within the page leaves the look alone
+    page.get_by_role("link", name="Pairs").click()  # a link within the page keeps the state
     state = """() => ({
         sought: document.getElementById("sought").textContent,
         hits: document.getElementById("hits").textContent,
@@ -596,13 +596,13 @@ def test_live_pictures_the_truth_and_a_layout(visit, fitted, words, tmp_path):
     for number, key in enumerate(words[0].keys[:1000]):
         image.new("RGB", (60, 40), f"hsl({number % 360},70%,50%)").save(tmp_path / key, "PNG")
     gold = gold_by_key(*words)
-    truth = Comparison(evaluate(fitted, *words, gold, complete=True), Truth(*words, gold, complete=True))
-    explorer = Explorer(fitted, *words, run="RUN", most=300, gold=truth, images=tmp_path)
+    truth = GoldComparison(evaluate(fitted, *words, gold, complete=True), Truth(*words, gold, complete=True))
+    explorer = Explorer(fitted, *words, run="RUN", max_rows=300, gold=truth, images=tmp_path)
     with serve(explorer, 0) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         try:
             page = visit(f"http://127.0.0.1:{server.server_port}/")
-            assert page.get_by_role("heading", name="Against the truth").is_visible()
+            assert page.get_by_role("heading", name="Against the gold pairs").is_visible()
             assert set(cells(page, 4)) <= {"right", "wrong"}
             key = next(key for key in words[0].keys[:1000] if key in dict(fitted.pair_keys_))
             page.get_by_label("Key of X or Y").fill(key)
@@ -613,13 +613,13 @@ def test_live_pictures_the_truth_and_a_layout(visit, fitted, words, tmp_path):
             assert page.locator("#near-x img").count() > 0
             page.get_by_label("t-SNE").check()
             page.wait_for_function("document.getElementById('pointed').textContent.startsWith('Computing')")
-            page.wait_for_function("document.getElementById('pointed').textContent === 'It is computed.'")
-            assert page.locator("#view-told").inner_text().endswith("near means near, far means little.")
+            page.wait_for_function("document.getElementById('pointed').textContent === 'Done.'")
+            assert page.locator("#view-description").inner_text().endswith("long distances mean little.")
             page.wait_for_timeout(500)
             assert visit(page.url).get_by_label("t-SNE").is_checked()
-            page.get_by_label("Other anchors").select_option("snapped")
+            page.get_by_label("Use other anchors").select_option("snapped")
             page.get_by_label("only the first").fill("9")
-            page.get_by_role("button", name="Look").click()
+            page.get_by_role("button", name="Apply").click()
             page.get_by_label("relative to 9 anchors (snapped)").wait_for()
             page.wait_for_timeout(500)
             assert visit(page.url).get_by_label("relative to 9 anchors (snapped)").is_checked()
@@ -633,7 +633,7 @@ def test_live_pictures_the_truth_and_a_layout(visit, fitted, words, tmp_path):
 def test_live_any_key_and_other_anchors(visit, fitted, words):
     import threading
 
-    explorer = Explorer(fitted, *words, run="RUN", most=300)
+    explorer = Explorer(fitted, *words, run="RUN", max_rows=300)
     with serve(explorer, 0) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         try:
@@ -643,19 +643,32 @@ def test_live_any_key_and_other_anchors(visit, fitted, words):
             page.get_by_role("button", name="Show neighbours").click()
             page.wait_for_selector("#neighbours:not([hidden])")
             assert page.locator("#sought").inner_text() == f"{hidden} in X"
-            assert page.locator("#pointed").inner_text().endswith("not among the rows drawn")
+            assert page.locator("#pointed").inner_text().endswith("not among the rows shown")
             before = page.evaluate("Array.from(document.getElementById('plot-y').data[2].x)")
-            page.get_by_label("Other anchors").select_option("keys")
-            page.get_by_label("keys, one a line").fill("water\nmusic\nyears")
-            page.get_by_role("button", name="Look").click()
-            page.get_by_label("relative to 3 keys of yours").wait_for()
-            assert page.get_by_label("relative to 3 keys of yours").is_checked()
+            page.get_by_label("Use other anchors").select_option("keys")
+            page.get_by_label("keys, one per line").fill("water\nmusic\nyears")
+            page.get_by_role("button", name="Apply").click()
+            page.get_by_label("relative to 3 keys you chose").wait_for()
+            assert page.get_by_label("relative to 3 keys you chose").is_checked()
             assert page.evaluate("Array.from(document.getElementById('plot-y').data[2].x)") != before
             page.screenshot(path=SCREENSHOTS / "live.png", full_page=True)
             require_accessible(page)
-            page.get_by_label("keys, one a line").fill("water\nno such key")
-            page.get_by_role("button", name="Look").click()
+            page.get_by_label("keys, one per line").fill("water\nno such key")
+            page.get_by_role("button", name="Apply").click()
             page.wait_for_selector("#trouble:not([hidden])")
             assert "unknown key 'no such key'" in page.locator("#trouble").inner_text()
         finally:
             server.shutdown()
+
+
+@pytest.mark.thorough
+def test_names_of_compared_runs_stay_whole_on_a_phone(browser, fitted, tmp_path):
+    write_comparison(tmp_path / "page.html", compare_runs({"runs/15-seeds": fitted, "runs/no-seeds": fitted}))
+    page = browser.new_page(viewport=NARROW)
+    page.goto((tmp_path / "page.html").as_uri())
+    for table in (".runs", ".matrix"):
+        names = page.locator(f"{table} tbody th bdi")
+        assert names.all_inner_texts() == ["runs/15-seeds", "runs/no-seeds"]
+        assert names.evaluate_all("(names) => names.map((name) => name.getClientRects().length)") == [1, 1]
+    assert page.evaluate("document.documentElement.scrollWidth") == NARROW["width"]
+    page.close()

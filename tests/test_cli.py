@@ -80,7 +80,7 @@ def test_discover_says_how_it_went_and_writes_the_run(folder, capsys, tmp_path):
     assert f"no match: {2000 - pairs} of 2000 rows of X, {2000 - pairs} of 2000 rows of Y" in captured.out
     chosen = json.loads((tmp_path / "run" / "run.json").read_text())["maps"]["map"]
     assert (
-        f"map: {chosen['kind']}; held out, a translated row finds its partner with MRR {chosen['own_rank']:.2f}, and "
+        f"map: {chosen['kind']}; held out, a translated row finds its partner with MRR {chosen['mrr']:.2f}, and "
         f"{100 * chosen['overlap']:.0f} % of the partner's ten neighbours\n"
     ) in captured.out
     assert "whitened" not in captured.out
@@ -118,7 +118,7 @@ def test_discover_json_and_options(folder, capsys, tmp_path):
     assert result["anchors"] == 3
     assert result["whitening"] == 0
     assert result["maps"] == json.loads((tmp_path / "run" / "run.json").read_text())["maps"]
-    assert {"kind", "own_rank", "overlap"} == set(result["maps"]["map"]) == set(result["maps"]["map_back"])
+    assert {"kind", "mrr", "overlap"} == set(result["maps"]["map"]) == set(result["maps"]["map_back"])
     assert result["health"]["map"]["verdict"] == "ok"
     assert [row["x"] for row in read_table(tmp_path / "run" / "anchors.tsv")] == ["water", "music", "school"]
     assert all(float(row["confidence"]) >= 0.9 for row in read_table(tmp_path / "run" / "pairs.tsv"))

@@ -12,9 +12,9 @@ import pytest
 from kedge import AnchorDiscovery, Embeddings
 from kedge.cli.main import main
 from kedge.errors import InputError
-from kedge.report import write_compared
+from kedge.report import write_comparison
 from kedge.tasks import Truth, compare_runs, keys_of_runs
-from kedge.tasks.echoes import Echo
+from kedge.tasks.run_comparison import PairAgreement
 
 
 def with_partners_moved(run, count, confidence=None):
@@ -38,7 +38,7 @@ def without_pairs_after(run, count):
     dropped = run.pairs_[count:]
     other.pairs_, other.pair_keys_ = run.pairs_[:count], run.pair_keys_[:count]
     other.pair_confidence_ = run.pair_confidence_[:count]
-    for side, name in enumerate(("unmatched_keys_x_", "unmatched_keys_y_")):
+    for side, name in enumerate(("x_.unmatched_keys", "y_.unmatched_keys")):
         key_of = dict(zip(dropped[:, side].tolist(), (pair[side] for pair in run.pair_keys_[count:]), strict=True))
         setattr(other, name, [key_of[row] for row in sorted(key_of)])
     return other
@@ -81,13 +81,13 @@ def test_all_pairs_are_found_to_begin_with(run):
 def test_what_is_the_same_and_what_contradicts(run):
     moved, few = with_partners_moved(run, 30), without_pairs_after(run, 50)
     compared = compare_runs({"a": run, "b": moved, "c": few})
-    assert compared.echoes[0][1] == Echo(90, 30, 0)
-    assert compared.echoes[1][0] == Echo(90, 30, 0)
-    assert compared.echoes[0][2] == Echo(50, 0, 70)
+    assert compared.agreements[0][1] == PairAgreement(90, 30, 0)
+    assert compared.agreements[1][0] == PairAgreement(90, 30, 0)
+    assert compared.agreements[0][2] == PairAgreement(50, 0, 70)
     # The first thirty pairs of "b" have rows that are in pairs of "c", with others.
-    assert compared.echoes[1][2] == Echo(20, 30, 70)
-    assert compared.echoes[2][1] == Echo(20, 30, 0)
-    assert [round(each.others, 3) for each in compared.runs] == [round(140 / 170, 3), round(110 / 170, 3), 0.7]
+    assert compared.agreements[1][2] == PairAgreement(20, 30, 70)
+    assert compared.agreements[2][1] == PairAgreement(20, 30, 0)
+    assert [round(each.agreement, 3) for each in compared.runs] == [round(140 / 170, 3), round(110 / 170, 3), 0.7]
     assert (compared.agreed, compared.disputed) == (20, 30)
     assert compared.agreed_confidence == pytest.approx(
         np.mean([each.pair_confidence_[30:50] for each in (run, moved, few)]), abs=1e-6
@@ -100,10 +100,10 @@ def test_a_row_of_y_with_another_partner_contradicts_too(run):
     other.pair_keys_ = [(run.pair_keys_[5][0], run.pair_keys_[0][1])]
     other.pairs_ = np.array([[run.pairs_[5, 0], run.pairs_[0, 1]]])
     other.pair_confidence_ = run.pair_confidence_[:1]
-    other.unmatched_keys_x_ = [key for key in (f"r{row}" for row in range(120)) if key != run.pair_keys_[5][0]]
-    other.unmatched_keys_y_ = [right for _, right in run.pair_keys_[1:]]
+    other.x_.unmatched_keys = [key for key in (f"r{row}" for row in range(120)) if key != run.pair_keys_[5][0]]
+    other.y_.unmatched_keys = [right for _, right in run.pair_keys_[1:]]
     compared = compare_runs({"one": one, "other": other})
-    assert compared.echoes[0][1] == Echo(0, 1, 0)
+    assert compared.agreements[0][1] == PairAgreement(0, 1, 0)
     assert compared.disputed == 0  # no row of X has two partners
 
 
@@ -125,7 +125,7 @@ def test_the_run_with_most_right_pairs_is_trusted(run):
     )
     assert (compared.trust.run, compared.trust.what) == (1, "pairs")
     right = round(float(run.pair_confidence_.sum()))
-    assert f"about {right} of its 120 pairs should be right" in compared.trust.reason
+    assert f"about {right} of its 120 pairs are expected to be right" in compared.trust.reason
     assert "no other run that can be trusted has as many" in compared.trust.reason
 
 
@@ -133,28 +133,32 @@ def test_of_runs_with_as_many_the_one_nearest_to_the_others_is_trusted(run):
     runs = {"odd": with_partners_moved(run, 40), "a": run, "b": with_partners_moved(run, 2)}
     compared = compare_runs(runs)
     assert compared.names[compared.trust.run] != "odd"
-    assert "none is nearer to the others" in compared.trust.reason
+    assert "of 3 runs with about as many it agrees best with the others" in compared.trust.reason
 
 
 def test_two_that_say_they_are_right_and_contradict_each_other_are_not_trusted(run):
     compared = compare_runs({"a": run, "b": with_partners_moved(run, 100)})
     assert (compared.trust.run, compared.trust.what) == (None, None)
-    assert "All of a, b say that they are right, and they contradict each other" in compared.trust.reason
+    assert "a, b all report that they are ok, but they contradict each other" in compared.trust.reason
 
 
 def test_one_that_the_others_contradict_is_named(run):
     runs = {"wrong": with_partners_moved(run, 120, 1.0), "a": run, "b": with_partners_moved(run, 2)}
     compared = compare_runs(runs)
     assert compared.names[compared.trust.run] in ("a", "b")
-    assert "wrong: contradicted by the others" in compared.trust.reason
+    assert "Do not trust wrong: contradicted by the others." in compared.trust.reason
 
 
 @pytest.mark.parametrize(
     ("verdicts", "trusted", "message"),
     [
-        ([("failed", "failed"), ("uncertain", "uncertain")], None, "No run found a map that is right; b comes"),
-        ([("failed", "failed"), ("ok", "uncertain")], (1, "map"), "the pairs of no run are to be trusted"),
-        ([("ok", "ok"), ("failed", "failed")], (0, "pairs"), "its map and its pairs are right"),
+        (
+            [("failed", "failed"), ("uncertain", "uncertain")],
+            None,
+            "No run found a map that is ok; b comes",
+        ),
+        ([("failed", "failed"), ("ok", "uncertain")], (1, "map"), "no run has pairs that can be trusted"),
+        ([("ok", "ok"), ("failed", "failed")], (0, "pairs"), "its map and its pairs are ok"),
     ],
 )
 def test_what_runs_say_of_themselves_counts(run, verdicts, trusted, message):
@@ -169,11 +173,11 @@ def test_the_truth_decides(run):
     x, y = keys_of_runs([wrong, right])
     truth = Truth(x, y, np.array([(x.row_of[f"r{row}"], y.row_of[f"R{row}"]) for row in range(120)]), complete=True)
     compared = compare_runs({"wrong": wrong, "right": right}, truth=truth)
-    assert compared.runs[0].score == (pytest.approx(20 / 120), pytest.approx(20 / 120))
-    assert compared.runs[1].score == (1, 0.5)
+    assert compared.runs[0].gold == (pytest.approx(20 / 120), pytest.approx(20 / 120))
+    assert compared.runs[1].gold == (1, 0.5)
     assert compared.names[compared.trust.run] == "right"
-    assert "by the truth 100.0% of its pairs are right" in compared.trust.reason
-    assert "It says of itself that they are uncertain" in compared.trust.reason
+    assert "by the gold pairs, its precision is 100.0% and its recall 50.0%" in compared.trust.reason
+    assert "Its own verdict on its pairs is uncertain." in compared.trust.reason
     both_wrong = compare_runs({"wrong": wrong, "worse": with_partners_moved(run, 120)}, truth=truth)
     assert both_wrong.trust.run is None
 
@@ -183,7 +187,7 @@ def test_keys_are_in_the_order_of_the_first_run(run, rotated_small):
     assert (list(x.keys), list(y.keys)) == (list(rotated_small[0].keys), list(rotated_small[1].keys))
 
 
-def test_runs_over_other_spaces_are_refused_or_told(run):
+def test_runs_over_other_spaces_are_refused_or_reported(run):
     with pytest.raises(InputError, match="at least two runs are needed"):
         compare_runs({"a": run})
     other = copy(run)
@@ -192,7 +196,7 @@ def test_runs_over_other_spaces_are_refused_or_told(run):
         compare_runs({"a": run, "b": other})
     other.pair_keys_ = [(left if row < 100 else f"other {left}", right)
                         for row, (left, right) in enumerate(run.pair_keys_)]  # fmt: skip
-    assert compare_runs({"a": run, "b": other}).remarks == ("X of a (120 keys) and b (120): 100 are in both.",)
+    assert compare_runs({"a": run, "b": other}).remarks == ("X has 120 keys in a and 120 in b; 100 are in both.",)
 
 
 @pytest.mark.thorough
@@ -203,12 +207,12 @@ def test_a_million_pairs_are_compared(run):
     large.pairs_ = np.stack([rows, rows], axis=1)
     large.pair_keys_ = [(f"x{row}", f"y{row}") for row in rows]
     large.pair_confidence_ = np.linspace(1, 0.5, len(rows), dtype=np.float32)
-    large.unmatched_keys_x_, large.unmatched_keys_y_ = [], []
+    large.x_.unmatched_keys, large.y_.unmatched_keys = [], []
     moved = copy(large)
     moved.pair_keys_ = [*large.pair_keys_[:-2], ("x999998", "y999999"), ("x999999", "y999998")]
     compared = compare_runs({"a": large, "b": moved})
     assert (compared.agreed, compared.disputed) == (999_998, 2)
-    assert compared.echoes[0][1] == Echo(999_998, 2, 0)
+    assert compared.agreements[0][1] == PairAgreement(999_998, 2, 0)
 
 
 # -- the command line ------------------------------------------------------------------------------
@@ -237,32 +241,32 @@ def test_compare_prints_tables_and_which_to_trust(folders, capsys):
     assert lines["run"].split()[:4] == ["run", "map", "pairs", "found"]
     assert lines[one].endswith("1.5")
     assert "98.3% of 120" in out
-    assert f"X of {bad} was read from another file (x.npz) than that of {one}." in out
+    assert f"X of {bad} was read from another file (x.npz) than X of {one}." in out
     assert "With different partners: 2 rows of X." in out
-    assert "different partners, surest first" in out
-    assert f"Trust the pairs of {one}: its map and its pairs are right" in out
+    assert "different partners, most confident first" in out
+    assert f"Trust the pairs of {one}: its map and its pairs are ok" in out
 
 
 def test_compare_as_json(folders, capsys):
     assert main(["compare", *folders, "--json", "--examples", "1"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert set(told) == {
+    result = json.loads(capsys.readouterr().out)
+    assert set(result) == {
         "trust", "runs", "between", "agreed", "disputed", "settings", "remarks", "out",
     }  # fmt: skip
-    assert told["trust"]["run"] == folders[0]
-    assert told["trust"]["for"] == "pairs"
-    assert [run["name"] for run in told["runs"]] == folders
-    assert told["runs"][0]["map"]["verdict"] == "ok"
-    assert told["runs"][0]["inputs"]["x"]["sha256"] == "a" * 64
-    assert told["runs"][0]["gold"] is None
-    assert len(told["between"]) == 6
-    assert told["between"][0] == {
+    assert result["trust"]["run"] == folders[0]
+    assert result["trust"]["for"] == "pairs"
+    assert [run["name"] for run in result["runs"]] == folders
+    assert result["runs"][0]["map"]["verdict"] == "ok"
+    assert result["runs"][0]["inputs"]["x"]["sha256"] == "a" * 64
+    assert result["runs"][0]["gold"] is None
+    assert len(result["between"]) == 6
+    assert result["between"][0] == {
         "pairs_of": folders[0], "in": folders[1], "same": 118, "contradicted": 2, "unknown": 0,
         "share": pytest.approx(118 / 120),
     }  # fmt: skip
-    assert told["disputed"]["rows"] == 2
-    assert len(told["disputed"]["examples"]) == 1
-    assert told["settings"] == {"random_state": [0, 1, 2]}
+    assert result["disputed"]["rows"] == 2
+    assert len(result["disputed"]["examples"]) == 1
+    assert result["settings"] == {"random_state": [0, 1, 2]}
 
 
 def test_compare_with_the_truth(folders, tmp_path, capsys):
@@ -271,7 +275,7 @@ def test_compare_with_the_truth(folders, tmp_path, capsys):
     assert main(["compare", folders[1], folders[0], "--gold", str(gold)]) == 0
     out = capsys.readouterr()
     assert "gold: 120 pairs" in out.err
-    assert f"Trust the pairs of {folders[0]}: by the truth 100.0% of its pairs are right" in out.out
+    assert f"Trust the pairs of {folders[0]}: by the gold pairs, its precision is 100.0%" in out.out
     assert "precision  recall" in out.out
 
 
@@ -279,7 +283,7 @@ def test_compare_says_where_none_can_be_trusted(run, folders, tmp_path, capsys):
     other = judged(run, "uncertain", "failed")
     other.save(tmp_path / "uncertain")
     assert main(["compare", folders[2], str(tmp_path / "uncertain")]) == 3
-    assert "No run can be trusted. No run found a map that is right" in capsys.readouterr().out
+    assert "No run can be trusted. No run found a map that is ok" in capsys.readouterr().out
 
 
 def test_compare_refuses(folders, tmp_path, capsys):
@@ -303,7 +307,7 @@ def test_the_page_needs_nothing_and_escapes_everything(run, tmp_path):
     evil = copy(run)
     evil.pair_keys_ = [(run.pair_keys_[0][0], "<script>alert(1)</script>"), *run.pair_keys_[1:]]
     compared = compare_runs({"a & b": run, "<b>": evil})
-    write_compared(tmp_path / "page.html", compared)
+    write_comparison(tmp_path / "page.html", compared)
     page = (tmp_path / "page.html").read_text()
     assert "<script" not in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
@@ -320,5 +324,5 @@ def test_the_command_line_writes_the_page(folders, tmp_path, capsys):
     assert main(["compare", *folders, "-o", str(page)]) == 0
     assert f"page: {page}" in capsys.readouterr().out
     text = page.read_text()
-    for told in ("Which of 3 runs to trust?", "Where they differ", "118 the same", "was read from another file"):
-        assert told in text
+    for shown in ("Which of 3 runs to trust?", "Where they differ", "118 same", "was read from another file"):
+        assert shown in text

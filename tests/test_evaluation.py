@@ -95,8 +95,8 @@ def test_gt_is_in_the_coordinates_of_a_whitened_run(rotated):
     discovery = AnchorDiscovery(n_anchors=50, whiten=0.5, device="cpu").fit(x, y, seeds)
     gold = gold_by_key(x, y)
     true = y.vectors[y.rows(left for left, _ in discovery.anchor_keys_)]
-    source = discovery.transform_x(x)
-    target = discovery.describe_y(y.vectors[gold[:, 1]]) @ discovery.describe_y(true).T
+    source = discovery.x_.relative(x)
+    target = discovery.y_.whiten(y.vectors[gold[:, 1]]) @ discovery.y_.whiten(true).T
     similarity = unit(source) @ unit(target).T
     result = evaluate(discovery, x, y, gold, complete=True, device="cpu")
     assert result.gt.p_at_1 == pytest.approx(np.mean(similarity.argmax(axis=1) == np.arange(300)), abs=0.005)
@@ -154,21 +154,21 @@ def test_searching_against_the_plain_version(fitted, words, word_seeds):
     partners = [gold[gold[:, 0] == query, 1].tolist() for query in queries]
     assert result.gold_used == len(queries)
     assert {len(right) for right in partners} == {1, 2}
-    source, target = fitted.normalise_x(x.vectors), fitted.normalise_y(y.vectors)
+    source, target = fitted.x_.normalise(x.vectors), fitted.y_.normalise(y.vectors)
     left, right = source[seeds[:, 0]].astype(float), target[seeds[:, 1]].astype(float)
     u, _, v = np.linalg.svd(left.T @ right, full_matrices=False)
     gram = left.T @ left
     penalty = (0.1 + 1e-6) * np.trace(gram) / len(gram)
     maps = {"Procrustes": u @ v, "Ridge": np.linalg.solve(gram + penalty * np.eye(len(gram)), left.T @ right)}
     similarities = {
-        "Shared": fitted.shared_x(x.vectors[queries]) @ fitted.shared_y(y.vectors).T,
+        "Shared": fitted.x_.shared(x.vectors[queries]) @ fitted.y_.shared(y.vectors).T,
         "Map": fitted.translate(x.vectors[queries]) @ unit(y.vectors).T,
     }
     for name, matrix in maps.items():
         direction = unit(source[queries] @ matrix)
-        along = direction @ fitted.center_y_  # back to where the ray from the center meets the unit sphere
-        length = np.sqrt(along**2 + 1 - fitted.center_y_ @ fitted.center_y_) - along
-        similarities[name] = (fitted.center_y_ + length[:, None] * direction) @ unit(y.vectors).T
+        along = direction @ fitted.y_.center  # back to where the ray from the center meets the unit sphere
+        length = np.sqrt(along**2 + 1 - fitted.y_.center @ fitted.y_.center) - along
+        similarities[name] = (fitted.y_.center + length[:, None] * direction) @ unit(y.vectors).T
     assert list(result.searching) == ["Shared", "Map", "Procrustes", "Ridge"]
     for name in ("Shared", "Map", "Ridge"):
         expected = plain_search(similarities[name], partners, y.vectors)

@@ -29,7 +29,7 @@ INPUTS = {"x": {"file": "new.npz", "sha256": "0"}, "y": {"file": "old.npz", "sha
 def uncentered(fitted) -> AnchorDiscovery:
     """The same run, as if nothing had been taken off its spaces."""
     found = copy.copy(fitted).set_params(center=False)
-    found.center_x_ = found.center_y_ = None
+    found.x_.center = found.y_.center = None
     found.provenance_ = {}
     return found
 
@@ -105,11 +105,11 @@ def test_one_vector_is_translated_as_among_others(fitted, words, back, scale):
 @pytest.mark.parametrize("centering", ["centered", "uncentered"])
 def test_translation_is_the_map_and_the_way_back_to_the_sphere(fitted, uncentered, words, centering):
     discovery = {"centered": fitted, "uncentered": uncentered}[centering]
-    center = None if discovery.center_y_ is None else torch.from_numpy(discovery.center_y_)
+    center = None if discovery.y_.center is None else torch.from_numpy(discovery.y_.center)
     plain = denormalise(torch.from_numpy(discovery.map_x(words[0])), center).numpy()
     np.testing.assert_allclose(discovery.translate(words[0]), plain, atol=1e-6)
     at_length = discovery.translate(words[0], scale="raw")
-    np.testing.assert_allclose(at_length / discovery.length_y_, plain, atol=1e-6)
+    np.testing.assert_allclose(at_length / discovery.y_.mean_norm, plain, atol=1e-6)
 
 
 def test_more_rows_than_are_carried_at_once(fitted, words):
@@ -129,7 +129,7 @@ def test_other_methods_take_one_vector_too(fitted, words, name, side):
 def test_known_anchors_take_one_vector_and_stitchers_refuse_it(rotated):
     x, y = rotated()
     known = KnownAnchors().fit(x, y, [(row, row) for row in range(20)])
-    np.testing.assert_allclose(known.transform_y(y[3]), known.transform_y(y)[3], atol=1e-6)
+    np.testing.assert_allclose(known.y_.relative(y[3]), known.y_.relative(y)[3], atol=1e-6)
     with pytest.raises(InputError, match=r"shape \(rows, dimensions\), got one vector"):
         Stitcher(known, head="mlp").fit(x[0], ["a"])
 
@@ -207,7 +207,7 @@ def test_printed_lines_for_onnx_need_no_torch(fitted, runs, words, tmp_path, cap
 def test_onnx_asks_for_nothing_new(fitted):
     onnx = pytest.importorskip("onnx")
     about = about_translation(fitted)
-    model = onnx.load_from_string(export_bytes(fitted.translation(), about, ".onnx"))
+    model = onnx.load_from_string(export_bytes(fitted.translator(), about, ".onnx"))
     assert [(entry.domain, entry.version) for entry in model.opset_import] == [("", 13)]
     assert model.ir_version == 7
     assert {entry.key: entry.value for entry in model.metadata_props} == about
@@ -227,7 +227,7 @@ def test_files_hold_plain_arrays_and_say_where_they_are_from(fitted, runs, tmp_p
         assert json.loads(str(arrays["about"])) == about
         assert {name: arrays[name].shape for name in set(arrays.files) - {"about"}} == shapes
         assert {arrays[name].dtype for name in shapes} == {np.dtype(np.float32)}
-        np.testing.assert_allclose(arrays["length"], fitted.length_x_, rtol=1e-6)
+        np.testing.assert_allclose(arrays["length"], fitted.x_.mean_norm, rtol=1e-6)
     with safe_open(tmp_path / "map.safetensors", framework="np") as tensors:
         assert json.loads(tensors.metadata()["about"]) == about
         assert {name: tensors.get_tensor(name).shape for name in tensors.keys()} == shapes  # noqa: SIM118
@@ -238,7 +238,7 @@ def test_files_hold_plain_arrays_and_say_where_they_are_from(fitted, runs, tmp_p
 def test_the_same_run_gives_the_same_bytes(fitted):
     pytest.importorskip("onnx")
     for suffix in (".npz", ".safetensors", ".onnx"):
-        files = [export_bytes(fitted.translation(), about_translation(fitted), suffix) for _ in range(2)]
+        files = [export_bytes(fitted.translator(), about_translation(fitted), suffix) for _ in range(2)]
         assert files[0] == files[1], suffix
 
 
@@ -249,14 +249,14 @@ def test_export_tells_what_was_written(fitted, runs, tmp_path, capsys):
     assert captured.out.startswith(
         f"translation of X to Y, 300 to 100 dimensions, in {file}\nuse it so:\n\nimport numpy"
     )
-    assert f"Y's own vectors have mean length {fitted.length_y_:.4g}: compare by cosine" in captured.err
+    assert f"Y's own vectors have mean length {fitted.y_.mean_norm:.4g}: compare by cosine" in captured.err
     assert run("export", runs["centered"], "-o", file, "--overwrite", "--scale", "raw", "--json") == 0
     captured = capsys.readouterr()
     result = json.loads(captured.out)
     assert result.pop("about")["source_file"] == "new.npz"
     assert result == {
         "out": str(file), "to": "numpy", "bytes": file.stat().st_size, "dimensions_in": 300, "dimensions_out": 100,
-        "length": pytest.approx(fitted.length_y_),
+        "length": pytest.approx(fitted.y_.mean_norm),
     }  # fmt: skip
     assert captured.err == ""
 
@@ -328,7 +328,7 @@ def session(fitted):
     pytest.importorskip("onnx")
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # the error is raised, and need not be logged too
-    model = export_bytes(fitted.translation(), about_translation(fitted), ".onnx")
+    model = export_bytes(fitted.translator(), about_translation(fitted), ".onnx")
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
@@ -348,7 +348,7 @@ def test_onnx_refuses_what_translate_refuses(fitted, words, session, wrong):
 def test_onnx_takes_all_that_translate_takes(fitted, words, session):
     extremes = np.zeros((4, 300), dtype=np.float32)
     extremes[0, 7], extremes[1, 7], extremes[2] = 1e-45, 3e38, 3e38  # the tiniest number, and the largest squares
-    extremes[3] = fitted.center_x_
+    extremes[3] = fitted.x_.center
     (found,) = session.run(["translated"], {"vectors": extremes})
     assert_alike(found, fitted.translate(extremes))
     (none,) = session.run(["translated"], {"vectors": np.empty((0, 300), dtype=np.float32)})
@@ -358,7 +358,7 @@ def test_onnx_takes_all_that_translate_takes(fitted, words, session):
 def test_onnx_translates_what_is_mapped_to_nothing(fitted):
     onnxruntime = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnx")
-    nowhere = fitted.translation()._replace(matrix=np.zeros((300, 100), dtype=np.float32))
+    nowhere = fitted.translator()._replace(matrix=np.zeros((300, 100), dtype=np.float32))
     model = export_bytes(nowhere, about_translation(fitted), ".onnx")
     vectors = np.ones((2, 300), dtype=np.float32)
     session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
@@ -378,7 +378,7 @@ def test_printed_lines_refuse_what_translate_refuses(runs, words, tmp_path, caps
 
 def test_an_unknown_suffix_is_refused(fitted):
     with pytest.raises(InputError, match="suffix must be one of .npz, .safetensors, .onnx, got '.h5'"):
-        export_bytes(fitted.translation(), about_translation(fitted), ".h5")
+        export_bytes(fitted.translator(), about_translation(fitted), ".h5")
 
 
 def test_the_page_shows_the_lines_that_are_printed(runs, tmp_path, capsys):

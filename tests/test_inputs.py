@@ -259,7 +259,7 @@ def test_numbers_as_keys_are_texts_in_files_and_on_pages(numbered, tmp_path):
         discovery.require_spaces(*FRAMES)
         write_report(tmp_path / f"{name}.html", discovery, *FRAMES)
         draw_spaces(discovery, *FRAMES)
-        explorer = Explorer(discovery, *(as_space(frame, "frame") for frame in FRAMES), run="RUN", most=50)
+        explorer = Explorer(discovery, *(as_space(frame, "frame") for frame in FRAMES), run="RUN", max_rows=50)
         assert explorer.find("1003")[0]["key"] == "1003"
     assert (tmp_path / "fitted.html").read_text() == (tmp_path / "loaded.html").read_text()
 
@@ -325,7 +325,9 @@ def test_vectors_of_the_other_side_are_told_where_to_go():
         InputError, match=r"12 dimensions, X of this run has 16; .*; Y has 12: use `y_` .* `translate` with back=True"
     ):
         discovery.translate(y)
-    with pytest.raises(InputError, match=r"16 dimensions, Y of this run has 12; .*; X has 16: use `x_` .* without"):
+    with pytest.raises(
+        InputError, match=r"16 dimensions, Y of this run has 12; .*; X has 16: use `x_` .* without back"
+    ):
         discovery.y_.relative(x[0])
     with pytest.raises(InputError, match=r"16 dimensions, Y of this run has 12; .*; X has 16: use `x_`"):
         discovery.translate(x, back=True)

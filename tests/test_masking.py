@@ -285,8 +285,9 @@ def test_what_is_written_and_printed_of_a_store_shows_it_not(here, guarded, run_
 
 def test_runs_and_pages_show_it_not(here, guarded, fitted, run_files):
     from kedge.cli.provenance import describe_input
+
     from kedge.report import Explorer
-    from kedge.report.page import as_json
+    from kedge.report.page.rendering import as_json
 
     x, y = read_embeddings(guarded), read_embeddings(run_files[2])
     fitted.save(here / "run", extra={"inputs": {"x": describe_input(Address.parse(guarded), x)}})

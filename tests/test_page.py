@@ -28,13 +28,13 @@ pytest.importorskip("plotly", reason="the page needs kedge[report]")
 from kedge import AnchorDiscovery, Embeddings, InputError
 from kedge.cli.main import main
 from kedge.errors import MissingExtraError
-from kedge.report import Comparison, Explorer, draw_sample, write_report
-from kedge.report.contents import data_of
-from kedge.report.kinds import kinds_by_cluster, kinds_by_label
-from kedge.report.layout import LAYOUT_TOLD, lay_out
-from kedge.report.neighbourhoods import Neighbourhoods
-from kedge.report.page import live_page
-from kedge.report.thumbnails import Thumbnails
+from kedge.report import Explorer, GoldComparison, draw_sample, write_report
+from kedge.report.live.thumbnails import Thumbnails
+from kedge.report.page.run_data import data_of
+from kedge.report.page.run_page import live_page
+from kedge.report.picture.neighbourhoods import Neighbourhoods
+from kedge.report.picture.row_groups import groups_by_cluster, groups_by_label
+from kedge.report.picture.tsne import LAYOUT_DESCRIPTION, lay_out
 from kedge.spaces.conversion import as_space
 from kedge.spaces.labels import read_labels_of_both
 from kedge.tasks import Truth, as_percent, evaluate, gold_by_key, search
@@ -85,8 +85,8 @@ def test_the_page_says_what_the_run_says(page, fitted, words):
     np.testing.assert_allclose(data["confidence"], fitted.pair_confidence_, atol=1e-4)
     assert [row[:2] for row in data["anchors"]] == [list(pair) for pair in fitted.anchor_keys_]
     assert [row[:2] for row in data["seeds"]] == [list(pair) for pair in fitted.seed_keys_]
-    assert sum(data["sureness"]["counts"]) == len(fitted.pairs_)
-    assert data["sureness"]["precision"][-1] == pytest.approx(fitted.pair_confidence_.mean(), abs=1e-4)
+    assert sum(data["confidence_charts"]["counts"]) == len(fitted.pairs_)
+    assert data["confidence_charts"]["precision"][-1] == pytest.approx(fitted.pair_confidence_.mean(), abs=1e-4)
 
 
 def test_the_page_needs_nothing_else(page):
@@ -107,11 +107,11 @@ def test_neighbours_are_the_nearest(fitted, words):
     x, y = words
     neighbourhoods = Neighbourhoods(fitted, x, y)
     rows = np.array([0, 17, 1999])
-    left, right = fitted.shared_x(x), fitted.shared_y(y)
+    left, right = fitted.x_.shared(x), fitted.y_.shared(y)
     ratios, alike = left @ right.T, cosines(left[:, :-2], right[:, :-2])
     for side, space, likely, similar in (
-        ("x", fitted.normalise_x(x), ratios[rows], alike[rows]),
-        ("y", fitted.normalise_y(y), ratios.T[rows], alike.T[rows]),
+        ("x", fitted.x_.normalise(x), ratios[rows], alike[rows]),
+        ("y", fitted.y_.normalise(y), ratios.T[rows], alike.T[rows]),
     ):
         inside = cosines(space, space)[rows]
         inside[np.arange(3), rows] = -2
@@ -134,19 +134,19 @@ def test_equal_rows_are_neighbours_but_not_of_themselves(rotated):
 
 
 def test_large_spaces_are_shown_in_part(fitted, words, tmp_path):
-    write_report(tmp_path / "part.html", fitted, *words, most=500)
+    write_report(tmp_path / "part.html", fitted, *words, max_rows=500)
     page = (tmp_path / "part.html").read_text()
     data = json.loads(unpacked(page, "contents"))
     assert [len(keys) for keys in data["keys"]] == [500, 500]
     assert max(json.loads(unpacked(page, "near"))["across"][0]["rows"]) < 500
-    assert "taken at random" in page
+    assert "a random sample of" in page
 
 
 def test_with_gold_the_page_compares(fitted, words, tmp_path):
     gold = gold_by_key(*words)
     evaluation = evaluate(fitted, *words, gold, complete=True, device="cpu")
     truth = Truth(*words, gold, complete=True)
-    write_report(tmp_path / "gold.html", fitted, *words, gold=Comparison(evaluation, truth, "A note & more."))
+    write_report(tmp_path / "gold.html", fitted, *words, gold=GoldComparison(evaluation, truth, "A note & more."))
     page = (tmp_path / "gold.html").read_text()
     assert f"<td>{evaluation.found.mrr:.3f}</td>" in page
     assert "A note &amp; more." in page
@@ -163,7 +163,7 @@ def test_pairs_of_which_nothing_is_known_are_not_judged(fitted, words):
     gold = gold_by_key(x, y)[:1000]
     truth = Truth(x, y, gold, complete=False)
     evaluation = evaluate(fitted, x, y, gold, complete=False, device="cpu")
-    data = data_of(fitted, x, y, draw_sample(fitted, x, y, 100), Comparison(evaluation, truth))
+    data = data_of(fitted, x, y, draw_sample(fitted, x, y, 100), GoldComparison(evaluation, truth))
     known = {x.keys[row] for row in gold[:, 0]}
     assert [right is None for right in data["right"]] == [key not in known for key in data["keys"][0][: data["pairs"]]]
     judged = sum(count for *_, count in data["reliability"]["bins"])
@@ -211,7 +211,7 @@ def test_other_files_than_the_run_s_are_refused(run_files, fitted, words, tmp_pa
     chance = np.random.default_rng(0)
     others = Embeddings(y.keys, y.vectors[chance.permutation(len(y))], "others")  # keys and dimensions fit
     with pytest.raises(InputError, match="others: is not what this run had as Y"):
-        Explorer(fitted, x, others, run="RUN", most=100)
+        Explorer(fitted, x, others, run="RUN", max_rows=100)
     assert not list(tmp_path.iterdir())
 
 
@@ -226,8 +226,8 @@ def test_what_a_run_was_made_with_is_cited(small_files, tmp_path):
     command = ["discover", *files, "--anchors", "20", "--out", str(folder), "--ignore-verdict"]
     assert main([*command, "--report", str(tmp_path / "page.html")]) == 0
     page = (tmp_path / "page.html").read_text()
-    for told in ("SHA-256", "fit seconds", "first rows read", "<dt>torch</dt>", "none were needed"):
-        assert told in page, told
+    for shown in ("SHA-256", "fit seconds", "first rows read", "<dt>torch</dt>", "none were needed"):
+        assert shown in page, shown
     assert "kedge search &#39;" in page  # a name like that can be pasted into a shell
     described = json.loads((folder / "run.json").read_text())
     (folder / "run.json").write_text(json.dumps(described | {"kedge": "0.0.7"}))
@@ -246,7 +246,7 @@ def test_a_run_that_failed_says_so_and_shows_what_there_is(rotated, tmp_path):
     x, y = (Embeddings(keys, rotated(n=100, seed=seed)[0], name) for seed, name in enumerate("xy"))  # unrelated
     nothing = AnchorDiscovery(n_anchors=20, device="cpu", min_confidence=1).fit(x, y)
     gold = gold_by_key(x, y)
-    truth = Comparison(evaluate(nothing, x, y, gold, complete=True), Truth(x, y, gold, complete=True))
+    truth = GoldComparison(evaluate(nothing, x, y, gold, complete=True), Truth(x, y, gold, complete=True))
     write_report(tmp_path / "failed.html", nothing, x, y, gold=truth)
     page = (tmp_path / "failed.html").read_text()
     assert nothing.health_.map.verdict != "ok"
@@ -257,15 +257,15 @@ def test_a_run_that_failed_says_so_and_shows_what_there_is(rotated, tmp_path):
     assert 'value="seeds"' not in page
     data = json.loads(unpacked(page, "contents"))
     assert data["pairs"] == 0
-    assert data["sureness"] is None
+    assert data["confidence_charts"] is None
     assert data["reliability"]["bins"] == []
 
 
-def test_the_verb_writes_the_page(run_files, tmp_path, capsys):
+def test_the_command_writes_the_page(run_files, tmp_path, capsys):
     out = tmp_path / "report.html"
     assert main(["report", *run_files, "--gold", "keys", "-o", str(out)]) == 0
     assert f"page: {out}" in capsys.readouterr().out
-    assert "Against the truth" in out.read_text()
+    assert "Against the gold pairs" in out.read_text()
     assert f"kedge search {run_files[0]} {run_files[1]} {run_files[2]} KEY" in out.read_text()
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
 
@@ -312,25 +312,25 @@ def test_without_plotly_the_extra_is_named(monkeypatch, tmp_path, fitted, words)
 # -- what points are coloured by, and where they lie ---------------------------------------------------
 
 
-def test_labels_are_kinds_the_most_frequent_first():
+def test_labels_are_groups_the_most_frequent_first():
     labels = {"a": "rare", "b": "often", "c": "often", "d": "often"}
-    assert kinds_by_label(labels, ["a", "b", "e"], ["c", "d"]) == (["often", "rare"], [1, 0, -1], [0, 0])
+    assert groups_by_label(labels, ["a", "b", "e"], ["c", "d"]) == (["often", "rare"], [1, 0, -1], [0, 0])
     many = {f"k{number}": f"label {number}" for number in range(13)} | {"again": "label 12"}
-    kinds = kinds_by_label(many, list(many), ["k0"])
-    assert kinds.names[:2] == ["label 0", "label 12"]
-    assert kinds.names[10:] == ["3 other labels"]
-    assert sorted(kinds.of_x) == [0, 1, 1, *range(2, 10), 10, 10, 10]
+    groups = groups_by_label(many, list(many), ["k0"])
+    assert groups.names[:2] == ["label 0", "label 12"]
+    assert groups.names[10:] == ["3 other labels"]
+    assert sorted(groups.of_x) == [0, 1, 1, *range(2, 10), 10, 10, 10]
 
 
 def test_clusters_hold_both_spaces(fitted, words):
     x, y = words
-    kinds = kinds_by_cluster(fitted, x, y)
-    assert 2 <= len(kinds.names) <= 10
-    counts = np.bincount(kinds.of_x + kinds.of_y)
+    groups = groups_by_cluster(fitted, x, y)
+    assert 2 <= len(groups.names) <= 10
+    counts = np.bincount(groups.of_x + groups.of_y)
     assert list(counts) == sorted(counts, reverse=True)
-    together = [kinds.of_x[left] == kinds.of_y[right] for left, right in fitted.pairs_]
+    together = [groups.of_x[left] == groups.of_y[right] for left, right in fitted.pairs_]
     assert np.mean(together) > 0.8  # partners are of one kind
-    assert all(name.split(", ")[0] in x.row_of for name in kinds.names)  # named by keys
+    assert all(name.split(", ")[0] in x.row_of for name in groups.names)  # named by keys
 
 
 def test_a_file_labels_keys_of_either_space(tmp_path, words):
@@ -368,20 +368,20 @@ def test_the_page_has_labels_and_the_layout_where_asked(run_files, tmp_path, wor
     assert main(["report", *run_files, *options]) == 0
     assert "labels: of 1000 of 2000 rows of X and 1000 of 2000 of Y" in capsys.readouterr().err
     data = json.loads(unpacked(out.read_text(), "contents"))
-    assert [kind["name"] for kind in data["kinds"]] == ["label", "cluster"]
-    for key, kind in zip(data["keys"][1], data["kinds"][0]["of"][1], strict=True):
+    assert [group["name"] for group in data["groups"]] == ["label", "cluster"]
+    for key, kind in zip(data["keys"][1], data["groups"][0]["of"][1], strict=True):
         assert (kind >= 0) == (key in words[0].keys[:1000])
-    assert data["views"][-1]["told"] == LAYOUT_TOLD
+    assert data["views"][-1]["description"] == LAYOUT_DESCRIPTION
     assert [len(side) for side in data["views"][-1]["places"]] == [100] * 4
     assert data["views"][data["shown"]]["name"] == "relative to the anchors found"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_kinds_can_be_told_apart_by_eyes_that_lack_a_colour(scheme):
+def test_colour_blind_readers_can_distinguish_the_groups(scheme):
     style = (resources.files("kedge.report") / "assets" / "page.css").read_text()
     found = dict.fromkeys(range(10))
     for number in found:
-        found[number] = re.findall(rf"--kind-{number}: #([0-9a-f]{{6}})", style)[scheme == "dark"]
+        found[number] = re.findall(rf"--group-{number}: #([0-9a-f]{{6}})", style)[scheme == "dark"]
     shown = np.array([[int(text[place : place + 2], 16) / 255 for place in (0, 2, 4)] for text in found.values()])
     light = np.where(shown <= 0.04045, shown / 12.92, ((shown + 0.055) / 1.055) ** 2.4)
     # Without red, without green (Machado and others, 2009), and with all.
@@ -406,18 +406,18 @@ def test_thumbnails_come_from_their_folder_and_nowhere_else(tmp_path, explorer, 
     (inside / "text.png").write_text("no image")
     os.mkfifo(inside / "pipe.png")
     thumbnails = Thumbnails(inside)
-    with image.open(io.BytesIO(thumbnails.of("deep/wide.png"))) as made:
+    with image.open(io.BytesIO(thumbnails.get("deep/wide.png"))) as made:
         assert (made.format, made.size) == ("PNG", (128, 64))
     for key in (
         "../outside.png", "deep/../../outside.png", str(tmp_path / "outside.png"), "link.png", "text.png", "pipe.png",
         "deep", "", "a\0b", "a" * 5000,
     ):  # fmt: skip
-        assert thumbnails.of(key) is None, key
+        assert thumbnails.get(key) is None, key
     with pytest.raises(InputError, match="no such folder"):
         Thumbnails(tmp_path / "absent")
     image.new("RGB", (4, 4)).save(inside / "water", "PNG")
     image.new("RGB", (4, 4)).save(inside / "stranger", "PNG")
-    pictured = Explorer(fitted, *words, run="RUN", most=100, images=inside)
+    pictured = Explorer(fitted, *words, run="RUN", max_rows=100, images=inside)
     assert pictured.thumbnail("water")
     assert pictured.thumbnail("stranger") is None  # it is no key
     assert explorer.thumbnail("water") is None  # there is no folder
@@ -441,8 +441,8 @@ def test_what_is_not_installed_is_named(monkeypatch, run_files, capsys, module, 
         return real(name, *more, **options)
 
     monkeypatch.setattr(builtins, "__import__", fails)
-    verb, *options = arguments
-    assert main([verb, *run_files, *options]) == 2
+    command, *options = arguments
+    assert main([command, *run_files, *options]) == 2
     assert f"{module}: pip install 'kedge[{extra}]'" in capsys.readouterr().err
 
 
@@ -451,7 +451,7 @@ def test_what_is_not_installed_is_named(monkeypatch, run_files, capsys, module, 
 
 @pytest.fixture(scope="module")
 def explorer(fitted, words):
-    return Explorer(fitted, *words, run="RUN", most=300)
+    return Explorer(fitted, *words, run="RUN", max_rows=300)
 
 
 def test_any_key_is_found_drawn_or_not(explorer, words):
@@ -478,7 +478,7 @@ def test_the_key_that_was_typed_comes_first(rotated):
         for vectors, name in zip(rotated(), "xy", strict=True)
     )
     fitted = AnchorDiscovery(n_anchors=20, device="cpu").fit(x, y, [(row, row) for row in range(50)])
-    explorer = Explorer(fitted, x, y, run="RUN", most=300)
+    explorer = Explorer(fitted, x, y, run="RUN", max_rows=300)
     for key in twins:
         assert [hit["key"] for hit in explorer.find(key)[:2]] == [key, key]  # of X, then of Y
     assert len(explorer.find("polish")) == 6
@@ -504,7 +504,7 @@ def test_the_picture_changes_with_the_anchors(explorer, words):
     assert few["places"] != found["places"]
     assert explorer.view("seeds", "", "")["places"] == explorer.contents["views"][1]["places"]
     keys = explorer.view("keys", "", "water\nmusic\n\nyears\n")
-    assert keys["name"] == "relative to 3 keys of yours"
+    assert keys["name"] == "relative to 3 keys you chose"
     assert [len(side) for side in keys["places"]] == [300] * 4
 
 
@@ -513,7 +513,7 @@ def test_keys_as_anchors_see_rows_as_the_run_s_own_do(rotated):
     x, y = (Embeddings(keys, vectors, name) for vectors, name in zip(rotated(), "xy", strict=True))
     whitened = AnchorDiscovery(n_anchors=20, whiten=0.8, device="cpu").fit(x, y, [(row, row) for row in range(50)])
     assert set(whitened.anchor_keys_) <= set(whitened.pair_keys_)
-    explorer = Explorer(whitened, x, y, run="RUN", most=300)
+    explorer = Explorer(whitened, x, y, run="RUN", max_rows=300)
     chosen = explorer.view("keys", "", "\n".join(left for left, _ in whitened.anchor_keys_))
     np.testing.assert_allclose(chosen["places"], explorer.view("snapped", "", "")["places"], atol=2)
 
@@ -551,16 +551,16 @@ def test_the_layout_is_computed_while_others_are_answered(explorer):
 
 def test_a_layout_that_fails_says_why(fitted, words, monkeypatch):
     monkeypatch.setitem(sys.modules, "openTSNE", None)
-    explorer = Explorer(fitted, *words, run="RUN", most=100)
+    explorer = Explorer(fitted, *words, run="RUN", max_rows=100)
     with pytest.raises(InputError, match="the layout needs openTSNE"):
         while explorer.layout()["places"] is None:
             time.sleep(0.1)
 
 
 def test_a_key_without_a_partner_is_no_anchor(explorer, fitted):
-    alone = fitted.unmatched_keys_x_[0]
+    unmatched = fitted.x_.unmatched_keys[0]
     with pytest.raises(InputError, match="is in no pair"):
-        explorer.view("keys", "", f"water\n{alone}")
+        explorer.view("keys", "", f"water\n{unmatched}")
 
 
 @pytest.fixture(scope="module")
@@ -571,10 +571,10 @@ def live(run_files):
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     assert process.stdout is not None
     lines = iter(process.stdout.readline, "")
-    told = next(lines)
-    while not told.rstrip().endswith("}"):
-        told += next(lines)
-    yield json.loads(told)["url"], process
+    printed = next(lines)
+    while not printed.rstrip().endswith("}"):
+        printed += next(lines)
+    yield json.loads(printed)["url"], process
     process.kill()
     process.wait()
     process.stdout.close()
@@ -595,7 +595,7 @@ def test_it_answers_and_refuses(live):
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", address)
     status, body = status_of(address)
     assert (status, body[:15]) == (200, b"<!doctype html>")
-    assert b"Against the truth" in body
+    assert b"Against the gold pairs" in body
     assert set(json.loads(status_of(f"{address}contents.json")[1])["right"]) <= {True, False}
     assert json.loads(status_of(f"{address}key?side=y&key=water")[1])["entry"]["side"] == "y"
     assert status_of(f"{address}image?key=water")[0] == 404  # no folder was named

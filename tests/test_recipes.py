@@ -100,7 +100,7 @@ def test_a_column_stands_beside_the_old(postgres, run_files):
     arguments[arguments.index("change")] = run
     assert main(arguments) == 0
     execute(postgres, *only_block(CHANGE, "sql", "VACUUM").body.split(";")[:-1])
-    assert_carried(f"pgvector:{postgres}#docs.e5", old, kedge.load(run).translate_back(old, scale="raw"))
+    assert_carried(f"pgvector:{postgres}#docs.e5", old, kedge.load(run).translate(old, scale="raw", back=True))
     execute(postgres, "DROP TABLE docs")
 
 

@@ -13,23 +13,21 @@ import torch
 from kedge import AnchorDiscovery, Embeddings, InputError, load, rehearse, write_embeddings
 from kedge.cli.main import main
 from kedge.spaces.pairs import write_table
-from kedge.tasks import gold_by_key
-from kedge.tasks.clusters import cluster_rows
-from kedge.tasks.ways import bootstrap_interval
-
-FIGURES = ("own_1", "own_10", "overlap", "ndcg")
+from kedge.tasks import METRIC_NAMES, gold_by_key
+from kedge.tasks.rehearsal.metrics import bootstrap_interval
+from kedge.tasks.row_clusters import cluster_rows
 
 
 def unit(rows):
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
-def values(figures):
-    return [getattr(figures, name) and getattr(figures, name).estimate for name in FIGURES]
+def values(metrics):
+    return [getattr(metrics, name) and getattr(metrics, name).estimate for name in METRIC_NAMES]
 
 
 def plain(queries, index, reference_queries, reference_index, own=None):
-    """The four figures with all similarities stored, query by query."""
+    """The four metrics with all similarities stored, query by query."""
     rows = []
     for number, (scores, wanted) in enumerate(
         zip(queries @ index.T, reference_queries @ reference_index.T, strict=True)
@@ -73,7 +71,7 @@ def broken(turned):
 # -- figures ---------------------------------------------------------------------------------------
 
 
-def test_both_ways_against_the_plain_version(fitted, words, word_seeds):
+def test_both_directions_against_the_plain_version(fitted, words, word_seeds):
     x, y = words
     chance = np.random.default_rng(4)
     known = gold_by_key(x, y)[chance.permutation(2000)[:400]]
@@ -86,34 +84,34 @@ def test_both_ways_against_the_plain_version(fitted, words, word_seeds):
     assert result.seeds > 0
     rows_x, rows_y = kept.T
     old, new = unit(y.vectors), unit(x.vectors[rows_x])
-    carried = fitted.translate_back(y.vectors[rows_y])
+    translated = fitted.translate(y.vectors[rows_y], back=True)
     expected = plain(fitted.translate(x.vectors[rows_x]), old, old[rows_y], old, rows_y)
-    assert values(result.queries_across.figures) == pytest.approx(expected, abs=0.003)
-    assert (result.queries_across.queries, result.queries_across.index) == (len(kept), 2000)
-    expected = plain(new, carried, new, new, range(len(kept)))
-    assert values(result.index_across.figures) == pytest.approx(expected, abs=0.003)
-    assert (result.index_across.queries, result.index_across.index) == (len(kept), len(kept))
-    expected = plain(unit(queries.vectors), carried, unit(queries.vectors), new)
-    assert values(result.given_queries.figures) == pytest.approx(expected, abs=0.003)
+    assert values(result.translated_queries.metrics) == pytest.approx(expected, abs=0.003)
+    assert (result.translated_queries.queries, result.translated_queries.index) == (len(kept), 2000)
+    expected = plain(new, translated, new, new, range(len(kept)))
+    assert values(result.translated_index.metrics) == pytest.approx(expected, abs=0.003)
+    assert (result.translated_index.queries, result.translated_index.index) == (len(kept), len(kept))
+    expected = plain(unit(queries.vectors), translated, unit(queries.vectors), new)
+    assert values(result.given_queries.metrics) == pytest.approx(expected, abs=0.003)
     assert (result.given_queries.queries, result.given_queries.index) == (60, len(kept))
 
 
 def test_a_perfect_map_loses_nothing(turned):
     discovery, x, y = turned
     result = rehearse(discovery, x, y, gold_by_key(x, y), queries=x.take(range(50)), device="cpu")
-    for way in (result.queries_across, result.index_across, result.given_queries):
-        for figures in (way.figures, *(cluster.figures for cluster in way.clusters)):
-            for interval in figures.in_order():
+    for direction in (result.translated_queries, result.translated_index, result.given_queries):
+        for metrics in (direction.metrics, *(cluster.metrics for cluster in direction.clusters)):
+            for interval in metrics.in_order():
                 assert interval is None or (interval.estimate, interval.low, interval.high) == (1, 1, 1)
-    assert len(result.ways) == 3
-    assert result.judged().value == result.judged("ndcg").value == 1
+    assert len(result.directions) == 3
+    assert result.lowest().value == result.lowest("ndcg").value == 1
     assert not result.is_estimate
 
 
 def test_a_broken_map_loses_nearly_all(broken, turned):
     result = rehearse(broken, *turned[1:], gold_by_key(*turned[1:]), device="cpu")
-    assert result.judged("own_1").value < 0.05
-    assert result.judged("overlap").value < 0.2
+    assert result.lowest("self_recall_1").value < 0.05
+    assert result.lowest("overlap").value < 0.2
 
 
 def test_seeds_are_left_out_on_either_side(turned):
@@ -126,12 +124,12 @@ def test_seeds_are_left_out_on_either_side(turned):
     assert rehearse(discovery, x, y, moved, device="cpu").seeds == 2
 
 
-def test_pairs_that_the_run_has_learnt_from_are_told(fitted, words, turned):
+def test_pairs_that_the_run_has_learnt_from_are_reported(fitted, words, turned):
     x, y = words
     result = rehearse(fitted, x, y, gold_by_key(x, y), device="cpu")
     assert result.found == len(set(fitted.pair_keys_) & {(key, key) for key in x.keys} - set(fitted.seed_keys_))
     (remark,) = result.remarks
-    assert f"{result.found} of these pairs the run found itself" in remark
+    assert f"The run found {result.found} of these pairs itself" in remark
     discovery = copy(turned[0])
     discovery.pair_keys_ = []
     assert rehearse(discovery, *turned[1:], gold_by_key(*turned[1:]), device="cpu").remarks == ()
@@ -144,18 +142,22 @@ def test_arrays_do_as_well(turned):
     known = gold_by_key(x, y)
     by_rows = rehearse(discovery, x.vectors, torch.from_numpy(y.vectors), known, device="cpu")
     assert by_rows.seeds == int((known == 0).any(axis=1).sum())
-    assert by_rows.judged().value == 1
+    assert by_rows.lowest().value == 1
 
 
-def test_judged_is_the_smallest_of_the_ways_asked_for(fitted, words):
+def test_the_lowest_is_over_the_directions_asked_for(fitted, words):
     x, y = words
     result = rehearse(fitted, x, y, gold_by_key(x, y)[:500], queries=x.take(range(100)), device="cpu")
-    across, index, given = (way.figures for way in (result.queries_across, result.index_across, result.given_queries))
-    assert result.judged("own_1", "queries") == ("own_1", "queries_across", across.own_1.estimate)
-    assert result.judged("own_1", "index") == ("own_1", "index_across", index.own_1.estimate)
-    assert result.judged("ndcg").value == min(each.ndcg.estimate for each in (across, index, given))
-    with pytest.raises(InputError, match="by must be one of own_1, own_10, overlap, ndcg and way .* got 'mrr'"):
-        result.judged("mrr")
+    queries, index, given = (direction.metrics for direction in result.directions.values())
+    lowest = result.lowest("self_recall_1", "queries")
+    assert lowest == ("self_recall_1", "translated_queries", queries.self_recall_1.estimate)
+    lowest = result.lowest("self_recall_1", "index")
+    assert lowest == ("self_recall_1", "translated_index", index.self_recall_1.estimate)
+    assert result.lowest("ndcg").value == min(each.ndcg.estimate for each in (queries, index, given))
+    with pytest.raises(InputError, match="metric must be one of self_recall_1, .*, overlap, ndcg, got 'mrr'"):
+        result.lowest("mrr")
+    with pytest.raises(InputError, match="direction must be one of both, queries, index, got 'across'"):
+        result.lowest(direction="across")
 
 
 # -- intervals and clusters ------------------------------------------------------------------------
@@ -184,7 +186,7 @@ def test_the_same_state_gives_the_same_rehearsal(fitted, words):
     first, second = (rehearse(fitted, *words, known, device="cpu") for _ in range(2))
     assert first == second
     other = rehearse(fitted, *words, known, device="cpu", random_state=5)
-    assert values(other.queries_across.figures) == values(first.queries_across.figures)
+    assert values(other.translated_queries.metrics) == values(first.translated_queries.metrics)
     assert other != first
 
 
@@ -209,15 +211,15 @@ def test_the_kind_of_query_that_suffers_comes_first(turned):
     suffering = np.array([row for row, key in enumerate(y.keys) if key.startswith("b")])
     damaged[suffering] = damaged[np.roll(suffering, 1)]  # each has the vector of another
     result = rehearse(discovery, x, Embeddings(y.keys, damaged, "old.npz"), gold_by_key(x, y), device="cpu")
-    for way in (result.queries_across, result.index_across):
-        worst, *others = way.clusters
+    for direction in (result.translated_queries, result.translated_index):
+        worst, *others = direction.clusters
         assert {key[0] for key in worst.keys} == {"b"}
-        assert worst.figures.own_1.estimate < 0.1
+        assert worst.metrics.self_recall_1.estimate < 0.1
         assert others
-        assert all(cluster.figures.own_1.estimate == 1 for cluster in others if cluster.keys[0][0] != "b")
-        assert sum(cluster.queries for cluster in way.clusters) == result.pairs
-        assert min(cluster.queries for cluster in way.clusters) >= 25
-        kinds = [cluster.figures.ndcg.estimate for cluster in way.clusters]
+        assert all(cluster.metrics.self_recall_1.estimate == 1 for cluster in others if cluster.keys[0][0] != "b")
+        assert sum(cluster.queries for cluster in direction.clusters) == result.pairs
+        assert min(cluster.queries for cluster in direction.clusters) >= 25
+        kinds = [cluster.metrics.ndcg.estimate for cluster in direction.clusters]
         assert kinds == sorted(kinds)
 
 
@@ -225,12 +227,12 @@ def test_few_pairs_make_no_index_and_no_clusters(turned):
     discovery, x, y = turned
     known = [(key, key) for key in x.keys if key not in dict(discovery.seed_keys_)]
     result = rehearse(discovery, x, y, known[:99], queries=x.take(range(30)), device="cpu")
-    assert result.index_across is result.given_queries is None
-    assert list(result.ways) == ["queries_across"]
-    assert result.judged(way="index") is None
+    assert result.translated_index is result.given_queries is None
+    assert list(result.directions) == ["translated_queries"]
+    assert result.lowest(direction="index") is None
     few = rehearse(discovery, x, y, known[:49], device="cpu")
-    assert few.queries_across.clusters == ()
-    assert few.queries_across.queries == 49
+    assert few.translated_queries.clusters == ()
+    assert few.translated_queries.queries == 49
 
 
 # -- estimates -------------------------------------------------------------------------------------
@@ -242,34 +244,36 @@ def test_without_pairs_there_is_an_estimate(fitted, words, word_seeds):
     for known in ((), word_seeds, word_seeds + others[:9]):
         result = rehearse(fitted, x, y, known, device="cpu")
         assert result.is_estimate
-        assert result.ways == {}
+        assert result.directions == {}
         assert result.seeds == min(len(known), 15)
     scores = fitted.map_scores_
-    assert result.held_out.queries_across.own_rank == scores["map"]["own_rank"]
-    assert result.held_out.index_across.overlap == scores["map_back"]["overlap"]
+    assert result.held_out.translated_queries.mrr == scores["map"]["mrr"]
+    assert result.held_out.translated_index.overlap == scores["map_back"]["overlap"]
     assert "easier than the rest" in result.held_out.caveat
-    smaller = min(("queries_across", "map"), ("index_across", "map_back"), key=lambda way: scores[way[1]]["own_rank"])
-    assert result.judged() == ("own_rank", smaller[0], scores[smaller[1]]["own_rank"])
-    assert result.judged("overlap", "queries").value == scores["map"]["overlap"]
-    assert result.judged("own_1") is result.judged("ndcg") is None
+    smaller = min(
+        ("translated_queries", "map"), ("translated_index", "map_back"), key=lambda each: scores[each[1]]["mrr"]
+    )
+    assert result.lowest() == ("mrr", smaller[0], scores[smaller[1]]["mrr"])
+    assert result.lowest("overlap", "queries").value == scores["map"]["overlap"]
+    assert result.lowest("self_recall_1") is result.lowest("ndcg") is None
     assert not rehearse(fitted, x, y, others[:10], device="cpu").is_estimate
 
 
 def test_an_estimate_says_what_it_is_worth(turned):
     discovery, x, y = turned
     held_out = rehearse(discovery, x, y, device="cpu").held_out
-    assert held_out.telling
+    assert held_out.meaningful
     assert held_out.caveat == "Measured by the discovery on seeds that it held out."
     wrong = copy(discovery)
     wrong.health_ = replace(wrong.health_, map=replace(wrong.health_.map, verdict="uncertain"))
-    assert rehearse(wrong, x, y, device="cpu").held_out.telling  # seeds vouch for it
+    assert rehearse(wrong, x, y, device="cpu").held_out.meaningful  # the seeds are enough
     wrong.seed_is_suspect_ = np.arange(60) < 11
     result = rehearse(wrong, x, y, device="cpu")
-    assert not result.held_out.telling
+    assert not result.held_out.meaningful
     assert "fewer than 50 seeds" in result.held_out.caveat
-    assert result.judged() is None
+    assert result.lowest() is None
     small = copy(discovery)
-    small.map_scores_ = {name: scores | {"own_rank": None} for name, scores in discovery.map_scores_.items()}
+    small.map_scores_ = {name: scores | {"mrr": None} for name, scores in discovery.map_scores_.items()}
     assert "too few pairs to hold some out" in rehearse(small, x, y, device="cpu").held_out.caveat
 
 
@@ -313,15 +317,23 @@ def test_the_command_prints_both_directions_and_the_worst_kinds(run_files, tmp_p
     output = capsys.readouterr().out
     lines = output.splitlines()
     assert lines[0] == "known: 2000 pairs; 15 of them share a row with a seed and are left out"
-    assert lines[1].split() == ["way", "queries", "index", "own@1", "own@10", "overlap@10", "nDCG@10"]
+    assert lines[1].split() == [
+        "direction",
+        "queries",
+        "index",
+        "self-recall@1",
+        "self-recall@10",
+        "overlap@10",
+        "nDCG@10",
+    ]
     assert [line.split("  ")[0] for line in lines[2:5]] == [
-        "queries across", "index across", "index across, your queries",
+        "translated queries", "translated index", "translated index, your queries",
     ]  # fmt: skip
     assert lines[2].count(" to ") == 4
-    assert "found itself" in lines[5]
-    for way in ("queries across", "index across", "index across, your queries"):
-        assert f"\n{way}, worst first" in output
-    assert lines[-1].startswith("passed: own@10 of ")
+    assert "of these pairs itself" in lines[5]
+    for direction in ("translated queries", "translated index", "translated index, your queries"):
+        assert f"\n{direction}, worst first" in output
+    assert lines[-1].startswith("passed: self-recall@10 of ")
 
 
 def test_json_has_everything(run_files, tmp_path, words, capsys):
@@ -333,12 +345,16 @@ def test_json_has_everything(run_files, tmp_path, words, capsys):
     assert told["known"] == {
         "pairs": expected.pairs, "seeds": 300 - expected.pairs, "found": expected.found, "skipped": 1,
     }  # fmt: skip
-    assert told["queries_across"]["figures"]["own_10"]["low"] == expected.queries_across.figures.own_10.low
-    assert told["index_across"]["clusters"][0]["keys"] == list(expected.index_across.clusters[0].keys)
+    assert (
+        told["translated_queries"]["metrics"]["self_recall_10"]["low"]
+        == expected.translated_queries.metrics.self_recall_10.low
+    )
+    assert told["translated_index"]["clusters"][0]["keys"] == list(expected.translated_index.clusters[0].keys)
     assert told["given_queries"] is None
-    judged = expected.judged()
+    judged = expected.lowest()
     assert told["judged"] == {
-        "metric": "own_10", "direction": judged.way, "value": judged.value, "fail_under": None, "passed": None,
+        "metric": "self_recall_10", "direction": judged.direction, "value": judged.value, "fail_under": None,
+        "passed": None,
     }  # fmt: skip
     assert call(*run_files, "--known", tmp_path / "known.tsv", "--strict") == 2
     assert "no-such-word" in capsys.readouterr().err
@@ -350,7 +366,7 @@ def test_fail_under_exits_with_3_below_it(files, broken, tmp_path, capsys):
     spaces = files[1:]
     assert call(tmp_path / "broken", *spaces, "--known", "keys") == 0  # nothing was asked for
     assert call(tmp_path / "broken", *spaces, "--known", "keys", "--fail-under", "0.9") == 3
-    assert "WARNING own@10 of " in capsys.readouterr().err
+    assert "WARNING self-recall@10 of " in capsys.readouterr().err
     assert (
         call(tmp_path / "broken", *spaces, "--known", "keys", "--fail-under", "0.9", "--metric", "ndcg", "--json") == 3
     )
@@ -369,8 +385,8 @@ def test_an_estimate_is_called_so(files, turned, tmp_path, capsys):
     assert call(*files, "--json", "--fail-under", "0.5", "--metric", "self-recall-1") == 3
     told = json.loads(capsys.readouterr().out)
     assert told["estimate"] is True
-    assert told["queries_across"] is None
-    assert told["held_out"]["telling"] is True
+    assert told["translated_queries"] is None
+    assert told["held_out"]["meaningful"] is True
     assert told["judged"]["value"] is None
     wrong = copy(turned[0])
     wrong.health_ = replace(wrong.health_, map=replace(wrong.health_.map, verdict="failed"))
@@ -383,12 +399,12 @@ def test_an_estimate_is_called_so(files, turned, tmp_path, capsys):
     assert "there is no value of --metric self-recall-10" in captured.err
 
 
-def test_what_was_not_measured_is_told(files, turned, tmp_path, capsys):
+def test_what_was_not_measured_is_reported(files, turned, tmp_path, capsys):
     known = [(key, key) for key in turned[1].keys if key not in dict(turned[0].seed_keys_)][:60]
     write_table(tmp_path / "known.tsv", ("x", "y"), known)
     assert call(*files, "--known", tmp_path / "known.tsv", "--queries", files[1], "--fail-under", "0.9") == 0
     captured = capsys.readouterr()
-    assert "Index across was not measured: 100 known texts are needed" in captured.out
+    assert "The translated index was not measured: that takes at least 100 known texts." in captured.out
     assert "--queries: not used" in captured.err
     assert call(*files, "--known", tmp_path / "known.tsv", "--fail-under", "0.9", "--direction", "index") == 3
     assert "no value of --metric self-recall-10 --direction index" in capsys.readouterr().err
@@ -434,7 +450,7 @@ def test_the_page_has_a_rehearsal_where_it_is_asked_for(files, turned, tmp_path,
     assert "60 known pairs share a row with a seed" in page
     assert "<td>1.000 <small>1.000 to 1.000</small></td>" in page
     result = rehearse(*turned, gold_by_key(*turned[1:]), device="cpu")
-    clusters = [cluster for way in result.ways.values() for cluster in way.clusters]
+    clusters = [cluster for direction in result.directions.values() for cluster in direction.clusters]
     assert page.count('class="bar"') == len(clusters) > 2
     assert all(f"<bdi>{key}</bdi>" in page for cluster in clusters for key in cluster.keys)
 

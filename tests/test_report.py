@@ -15,11 +15,11 @@ from kedge.report import (
     draw_convergence,
     draw_sample,
     draw_spaces,
-    flatten,
+    project_to_plane,
     require_matplotlib,
     save_figure,
 )
-from kedge.report.flat import VIEWS
+from kedge.report.picture.projection import VIEWS
 
 
 def distance(left, right):
@@ -28,18 +28,20 @@ def distance(left, right):
 
 
 def test_partners_come_together_as_the_anchors_are_found(fitted, words):
-    flat = flatten(fitted, *words, draw_sample(fitted, *words, 1000))
-    assert list(flat.views) == list(VIEWS)
-    assert 0.45 * len(fitted.pairs_) < flat.pairs < 0.55 * len(fitted.pairs_)
+    projection = project_to_plane(fitted, *words, draw_sample(fitted, *words, 1000))
+    assert list(projection.views) == list(VIEWS)
+    assert 0.45 * len(fitted.pairs_) < projection.pairs < 0.55 * len(fitted.pairs_)
     known = set(fitted.pair_keys_)
-    assert all(pair in known for pair in zip(flat.keys_x[: flat.pairs], flat.keys_y[: flat.pairs], strict=True))
-    unpaired = set(fitted.unmatched_keys_x_)
-    assert all(key in unpaired for key in flat.keys_x[flat.pairs :])
-    apart = {view: distance(*(side[: flat.pairs] for side in sides)) for view, sides in flat.views.items()}
+    paired = slice(projection.pairs)
+    assert all(pair in known for pair in zip(projection.keys_x[paired], projection.keys_y[paired], strict=True))
+    unpaired = set(fitted.x_.unmatched_keys)
+    assert all(key in unpaired for key in projection.keys_x[projection.pairs :])
+    apart = {view: distance(*(side[paired] for side in sides)) for view, sides in projection.views.items()}
     assert apart[VIEWS[2]] < 0.5 < apart[VIEWS[1]]
-    assert [side.shape for side in flat.views[VIEWS[0]]] == [(len(flat.keys_x), 2), (len(flat.keys_y), 2)]
-    again = flatten(fitted, *words, draw_sample(fitted, *words, 1000))
-    np.testing.assert_array_equal(flat.views[VIEWS[2]][0], again.views[VIEWS[2]][0])
+    sizes = len(projection.keys_x), len(projection.keys_y)
+    assert [side.shape for side in projection.views[VIEWS[0]]] == [(size, 2) for size in sizes]
+    again = project_to_plane(fitted, *words, draw_sample(fitted, *words, 1000))
+    np.testing.assert_array_equal(projection.views[VIEWS[2]][0], again.views[VIEWS[2]][0])
 
 
 @pytest.mark.thorough
@@ -49,9 +51,9 @@ def test_without_seeds_and_without_pairs_there_is_less_to_see(rotated):
     from kedge.spaces.conversion import as_space
 
     spaces = as_space(x, "x"), as_space(y, "y")
-    flat = flatten(nothing, *spaces, draw_sample(nothing, *spaces, 100))
-    assert list(flat.views) == [VIEWS[0], VIEWS[2]]
-    assert flat.pairs == 0
+    projection = project_to_plane(nothing, *spaces, draw_sample(nothing, *spaces, 100))
+    assert list(projection.views) == [VIEWS[0], VIEWS[2]]
+    assert projection.pairs == 0
     draw_spaces(nothing, *spaces)
     draw_convergence(nothing)
     with pytest.raises(InputError, match="lists no pair"):
@@ -81,7 +83,8 @@ def test_the_paper_s_loss_is_drawn_too(rotated):
 
 
 @pytest.mark.parametrize(
-    ("out", "message"), [("fig.docx", "is no format of figures"), ("no/fig.pdf", "does not exist; create it first")]
+    ("out", "message"),
+    [("fig.docx", "cannot be written as '.docx'"), ("no/fig.pdf", "does not exist; create it first")],
 )
 def test_a_bad_target_is_refused_at_once(run_files, tmp_path, capsys, out, message):
     assert main(["plot", "no-such-run", *run_files[1:], "-o", str(tmp_path / out)]) == 2

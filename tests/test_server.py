@@ -16,12 +16,13 @@ from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
 
-from kedge.report import Explorer, serve, server
+from kedge.report import Explorer, serve
+from kedge.report.live import server
 
 
 @pytest.fixture(scope="module")
 def explorer(fitted, words):
-    return Explorer(fitted, *words, run="RUN", most=300)
+    return Explorer(fitted, *words, run="RUN", max_rows=300)
 
 
 @contextmanager
@@ -292,8 +293,8 @@ entry_point()
 def test_who_stops_it_does_not_wait_for_answers(run_files, number):
     command = [sys.executable, "-c", SLOW, *run_files]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        told = process.stdout.readline()
-        port = int(told.split(" (")[0].rstrip("/").rsplit(":", 1)[1])
+        printed = process.stdout.readline()
+        port = int(printed.split(" (")[0].rstrip("/").rsplit(":", 1)[1])
         with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
             connection.sendall(f"GET /key?side=x&key=water HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n".encode())
             assert process.stdout.readline() == "asked\n"

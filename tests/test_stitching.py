@@ -82,7 +82,7 @@ def test_the_network_predicts_in_batches(blobs, monkeypatch):
     coordinates, labels = blobs
     head = MLPHead().fit(coordinates, labels)
     whole = head.predict_proba(coordinates)
-    monkeypatch.setattr("kedge.tasks.heads._PREDICT_ROWS", 77)
+    monkeypatch.setattr("kedge.tasks.stitching.heads._PREDICT_ROWS", 77)
     np.testing.assert_allclose(head.predict_proba(coordinates), whole, atol=1e-6)
 
 
@@ -129,22 +129,22 @@ def test_known_anchors_give_the_coordinates_of_a_discovery(words, fitted, word_s
     pairs = np.stack([fitted.anchors_x_, fitted.anchors_y_], axis=1)
     by_row, by_key = KnownAnchors().fit(x, y, pairs), KnownAnchors().fit(x, y, fitted.anchor_keys_)
     for known in (by_row, by_key):
-        np.testing.assert_array_equal(known.transform_x(x), fitted.transform_x(x))
-        np.testing.assert_array_equal(known.transform_y(y), fitted.transform_y(y, anchors="snapped"))
+        np.testing.assert_array_equal(known.x_.relative(x), fitted.x_.relative(x))
+        np.testing.assert_array_equal(known.y_.relative(y), fitted.y_.relative(y, anchors="snapped"))
         assert known.anchor_keys_ == fitted.anchor_keys_
     seeds = KnownAnchors().fit(x.vectors, y.vectors, fitted.seeds_)
-    np.testing.assert_array_equal(seeds.transform_x(x.vectors), fitted.transform_x(x, anchors="seeds"))
-    np.testing.assert_array_equal(seeds.transform_y(y.vectors), fitted.transform_y(y, anchors="seeds"))
-    assert seeds.transform_x(x).dtype == np.float32
+    np.testing.assert_array_equal(seeds.x_.relative(x.vectors), fitted.x_.relative(x, anchors="seeds"))
+    np.testing.assert_array_equal(seeds.y_.relative(y.vectors), fitted.y_.relative(y, anchors="seeds"))
+    assert seeds.x_.relative(x).dtype == np.float32
 
 
 def test_known_anchors_without_centering_are_plain_cosines(rotated):
     x, y = rotated(n=40)
     known = KnownAnchors(center=False).fit(x, y, [(3, 3)])
     unit_x = x / np.linalg.norm(x, axis=1, keepdims=True)
-    np.testing.assert_allclose(known.transform_x(x), unit_x @ unit_x[[3]].T, atol=1e-6)
-    np.testing.assert_allclose(known.transform_y(y), known.transform_x(x), atol=1e-5)
-    assert known.center_x_ is None
+    np.testing.assert_allclose(known.x_.relative(x), unit_x @ unit_x[[3]].T, atol=1e-6)
+    np.testing.assert_allclose(known.y_.relative(y), known.x_.relative(x), atol=1e-5)
+    assert known.x_.center is None
     assert repr(known) == "KnownAnchors(center=False)"
     assert clone(known).get_params() == {"center": False}
 
@@ -162,9 +162,9 @@ def test_known_anchors_refuse_what_makes_no_sense(rotated):
     with pytest.raises(InputError, match="y: all rows point the same way"):
         KnownAnchors().fit(x, np.ones((40, 3)), [(0, 0)])
     with pytest.raises(NotFittedError, match="call fit first"):
-        KnownAnchors().transform_x(x)
+        KnownAnchors().x_.relative(x)
     with pytest.raises(InputError, match="has 3 dimensions, Y of this run has 16"):
-        KnownAnchors().fit(x, y, [(0, 0)]).transform_y(np.ones((1, 3)))
+        KnownAnchors().fit(x, y, [(0, 0)]).y_.relative(np.ones((1, 3)))
     with pytest.raises(InputError, match="KnownAnchors has no parameter 'centered'; it has center"):
         KnownAnchors().set_params(centered=False)
 

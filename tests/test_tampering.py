@@ -381,7 +381,9 @@ def test_states_that_were_changed_are_refused(rotated, states, stage, name, chan
     else:
         tensors[name] = change(tensors[name])
     write_tensors(path, tensors, metadata)
-    with pytest.raises(InputError, match=f"{stage}.safetensors: has changed since it was written; delete .* and start"):
+    with pytest.raises(
+        InputError, match=f"{stage}.safetensors: has changed since it was written; delete .* start over"
+    ):
         fit(rotated, states)
 
 

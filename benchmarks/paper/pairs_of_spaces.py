@@ -52,6 +52,7 @@ _PAIRS = {
     ),
     "texts": _Files("texts/minilm-en", "texts/me5-en", "MiniLM", "multilingual E5"),
     "texts-fr": _Files("texts/minilm-en", "texts/me5-fr", "MiniLM, English", "multilingual E5, French"),
+    "sentences": _Files("sentences/minilm-en", "sentences/me5-en", "MiniLM", "multilingual E5"),
     "upgrade": _Files("texts/bge-en", "texts/minilm-en", "BGE", "MiniLM"),
 }
 PAIR_NAMES = tuple(_PAIRS)

@@ -83,8 +83,12 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name not in _HOME:
         raise AttributeError(f"module 'kedge' has no attribute {name!r}")
+    import os
     from importlib import import_module
 
+    # Threads of torch that wait for each other sleep, if kedge is first to load it. Spinning is no quicker, and where
+    # others use the same cores, several times slower.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     return getattr(import_module(_HOME[name]), name)
 
 

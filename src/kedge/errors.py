@@ -8,9 +8,9 @@ from itertools import islice
 
 from kedge.masking import mask
 
-# Of more names than this the first are compared, and of longer words none: the cost is bounded, whatever is asked for.
-_MOST_NAMES = 50_000
-_LONGEST_WORD = 64
+# Only this many names are compared, and no word with more letters: the cost is bounded, whatever is asked for.
+_MAX_NAMES = 50_000
+_MAX_LETTERS = 64
 
 
 class KedgeError(Exception):
@@ -24,11 +24,11 @@ class KedgeError(Exception):
 
 
 class InputError(KedgeError, ValueError):
-    """An argument or a file breaks a rule; the message names it, the rule, what came and what to do."""
+    """An argument or a file breaks a rule; the message names it, the rule, what was received and what to do."""
 
 
 class OutputError(KedgeError, OSError):
-    """Something cannot be written, as where a disk is full: `filename` says what, `strerror` why."""
+    """Something cannot be written, for example to a full disk: `filename` says what, `strerror` why."""
 
     def __str__(self) -> str:
         return mask(f"{self.filename}: could not be written ({self.strerror}); nothing half-written is left")
@@ -43,11 +43,11 @@ class MissingExtraError(KedgeError, ImportError):
 
 
 def did_you_mean(word: str, known: Collection[object]) -> str:
-    """What a message adds about an unknown word: `; did you mean 'cat'?`, or nothing where no known one is near."""
+    """What a message adds about an unknown word: `; did you mean 'cat'?`, or nothing where no known word is close."""
     tidied = word.strip()
     variants = (tidied, tidied.lower(), tidied.capitalize(), tidied.upper())
-    near = [variant for variant in variants if variant in known]
-    if not near and len(tidied) <= _LONGEST_WORD:
-        names = (name for name in islice(known, _MOST_NAMES) if isinstance(name, str))
-        near = difflib.get_close_matches(tidied, names, n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    close = [variant for variant in variants if variant in known]
+    if not close and len(tidied) <= _MAX_LETTERS:
+        names = (name for name in islice(known, _MAX_NAMES) if isinstance(name, str))
+        close = difflib.get_close_matches(tidied, names, n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""

@@ -1,4 +1,4 @@
-"""Optional packages: what to install where one is absent, and why one that is there cannot be imported."""
+"""Optional packages: what to install where one is missing, and why one that is installed cannot be imported."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from contextlib import contextmanager
 
 from kedge.errors import MissingExtraError
 
-_LONGEST = 300
+_MAX_LETTERS = 300
 
 
 @contextmanager
 def needing(what: str, *packages: str, install: str, otherwise: str = "") -> Iterator[None]:
-    """Turn what goes wrong with the imports inside into one `MissingExtraError`.
+    """Turn whatever goes wrong with the imports inside into one `MissingExtraError`.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ def needing(what: str, *packages: str, install: str, otherwise: str = "") -> Ite
     install : str
         What pip is to install, such as "kedge[onnx]"; several are separated by spaces.
     otherwise : str
-        The end of the message: what one can do without.
+        The end of the message: what can be done without it.
     """
     try:
         yield
@@ -37,7 +37,7 @@ def needing(what: str, *packages: str, install: str, otherwise: str = "") -> Ite
 
 
 def reason_of(error: BaseException) -> str:
-    """What an error says, and what caused it first, in one line: libraries wrap the errors of what they import."""
+    """An error and its first cause, in one line: libraries wrap the errors of what they import."""
     first = error
     while first.__cause__ is not None:
         first = first.__cause__
@@ -45,5 +45,5 @@ def reason_of(error: BaseException) -> str:
 
 
 def _in_one_line(error: BaseException) -> str:
-    told = " ".join(str(error).split()).rstrip(".") or type(error).__name__
-    return told if len(told) <= _LONGEST else told[:_LONGEST] + " ..."
+    text = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+    return text if len(text) <= _MAX_LETTERS else text[:_MAX_LETTERS] + " ..."

@@ -10,7 +10,7 @@ from kedge.cli.true_pairs import describe_pairs, read_gold
 
 if TYPE_CHECKING:
     from kedge.estimators import AnchorDiscovery
-    from kedge.report import Comparison
+    from kedge.report import GoldComparison
     from kedge.spaces import Embeddings
 
 
@@ -42,10 +42,10 @@ def read_labels(arguments: argparse.Namespace, x: Embeddings, y: Embeddings) -> 
 
 def compare_with_gold(
     arguments: argparse.Namespace, discovery: AnchorDiscovery, x: Embeddings, y: Embeddings
-) -> Comparison | None:
+) -> GoldComparison | None:
     """The run against what `--gold` names, if anything."""
     from kedge.cli.output import note
-    from kedge.report import Comparison
+    from kedge.report import GoldComparison
     from kedge.tasks import Truth, evaluate
 
     if not arguments.gold:
@@ -53,4 +53,4 @@ def compare_with_gold(
     gold = read_gold(arguments, x, y)
     note(f"gold: {describe_pairs(gold)}")
     evaluation = evaluate(discovery, x, y, gold.pairs, complete=gold.complete, device=arguments.device)
-    return Comparison(evaluation, Truth(x, y, gold.pairs, complete=gold.complete))
+    return GoldComparison(evaluation, Truth(x, y, gold.pairs, complete=gold.complete))

@@ -110,6 +110,11 @@ class Translator:
         return rows * np.float32(self.length)
 
 
+def unit_vectors(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Vectors (k, d) scaled to unit norm."""
+    return unit_rows(np.array(vectors, dtype=np.float32))
+
+
 def unit_rows(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     """Rows (k, d) scaled to unit norm, in place; a zero row stays zero."""
     rows /= np.maximum(np.sqrt(np.einsum("ij,ij->i", rows, rows)), _TINY)[:, None]

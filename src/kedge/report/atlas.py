@@ -1,4 +1,4 @@
-"""Both spaces as a table for embedding-atlas: where each row lies, what it is near to, and what the run says of it."""
+"""Both spaces as a table for embedding-atlas: where each row lies, its neighbours, and its role in the run."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from kedge.estimators import AnchorDiscovery
 from kedge.extras import needing
-from kedge.report.flat import Places, draw_sample, flatten_together
-from kedge.report.layout import lay_out
-from kedge.report.neighbourhoods import Neighbourhoods, Side, shared_directions
+from kedge.report.picture.neighbourhoods import Neighbourhoods, Side, shared_directions
+from kedge.report.picture.projection import Places, draw_sample, project_together
+from kedge.report.picture.tsne import lay_out
 from kedge.spaces import Embeddings
 from kedge.spaces.atomic import atomic_path
 from kedge.spaces.conversion import SpaceLike
@@ -24,7 +24,7 @@ _NEIGHBOURS = 8
 
 
 def require_pyarrow() -> None:
-    """Say how to get what the file is written with, where it is not there."""
+    """Say what to install where the package that writes the file is missing."""
     with needing("Parquet files need", "pyarrow", install="kedge[parquet]"):
         import pyarrow.parquet  # noqa: F401
 
@@ -35,7 +35,7 @@ def write_atlas(
     x: SpaceLike,
     y: SpaceLike,
     *,
-    most: int,
+    max_rows: int,
     labels: Mapping[str, str] | None = None,
     layout: bool = False,
 ) -> int:
@@ -43,8 +43,8 @@ def write_atlas(
 
     Columns: `key`; `space`, X or Y; `role`, the first of suspect seed, seed, anchor, pair and unmatched that is true;
     `partner` and `confidence`, null where there is none; `label`, where labels are given; `projection_x` and
-    `projection_y`, places of both spaces in the same picture; `neighbors`, rows of this table and how far they are,
-    which is 1 less the similarity: the nearest of the own space by cosine, and those of the other that are likeliest
+    `projection_y`, places of both spaces in the same picture; `neighbors`, rows of this table and their distance,
+    which is 1 minus the similarity: the nearest of the same space by cosine, and those of the other that are likeliest
     the same item.
 
     Parameters
@@ -53,26 +53,26 @@ def write_atlas(
         File to write; complete or not at all.
     discovery, x, y
         A fitted discovery and the spaces it was fitted on.
-    most : int
-        Rows of a space that are written at most; of larger spaces a random part is.
+    max_rows : int
+        At most this many rows of a space are written; of larger spaces, a random sample.
     labels : mapping, optional
         Labels by key, of rows of X, Y or both.
     layout : bool
-        Whether places are those of t-SNE, which takes a minute or more where rows are many, instead of the two leading
-        axes of shared coordinates.
+        Whether places are computed by t-SNE, which takes a minute or more for many rows, rather than along the two
+        leading axes of shared coordinates.
     """
     require_pyarrow()
     import pyarrow as pa
     from pyarrow.parquet import write_table
 
     discovery, x, y = discovery.in_texts(x, y)
-    sample = draw_sample(discovery, x, y, most)
+    sample = draw_sample(discovery, x, y, max_rows)
     drawn_x, drawn_y = x.take(sample.rows_x), y.take(sample.rows_y)
     keys_x, keys_y = list(drawn_x.keys), list(drawn_y.keys)
     pairs, confidence = len(sample.pair_numbers), discovery.pair_confidence_[sample.pair_numbers].tolist()
-    told_x = _told_of("x", discovery, keys_x, keys_y[:pairs], confidence)
-    told_y = _told_of("y", discovery, keys_y, keys_x[:pairs], confidence)
-    columns = {name: pa.array(told_x[name] + told_y[name]) for name in told_x}
+    columns_x = _columns("x", discovery, keys_x, keys_y[:pairs], confidence)
+    columns_y = _columns("y", discovery, keys_y, keys_x[:pairs], confidence)
+    columns = {name: pa.array(columns_x[name] + columns_y[name]) for name in columns_x}
     if labels is not None:
         columns["label"] = pa.array([labels.get(key) for key in keys_x + keys_y], pa.string())
     places = np.concatenate((lay_out if layout else _linear)(discovery, drawn_x, drawn_y))
@@ -85,12 +85,12 @@ def write_atlas(
 
 
 def opening_command(path: str | Path) -> str:
-    """How embedding-atlas is told to open such a file."""
+    """The command by which embedding-atlas opens such a file."""
     columns = "--text key --x projection_x --y projection_y --neighbors neighbors"
     return f"embedding-atlas {shlex.quote(str(path))} {columns}"
 
 
-def _told_of(
+def _columns(
     side: Side, discovery: AnchorDiscovery, keys: list[str], partners: list[str], confidence: list[float]
 ) -> dict[str, list[Any]]:
     """Columns for some rows of a space; the first have these partners with this confidence, the others have none."""
@@ -106,26 +106,26 @@ def _told_of(
             if key in those:
                 roles[number] = role
                 break
-    alone = [None] * (len(keys) - len(partners))
+    nothing = [None] * (len(keys) - len(partners))
     return {
         "key": keys,
         "space": [side.upper()] * len(keys),
         "role": roles,
-        "partner": partners + alone,
-        "confidence": confidence + alone,
+        "partner": partners + nothing,
+        "confidence": confidence + nothing,
     }
 
 
 def _linear(discovery: AnchorDiscovery, x: Embeddings, y: Embeddings) -> Places:
     """Places (n, 2) and (m, 2) along the two leading axes of X in shared coordinates."""
     directions = shared_directions(discovery, x, y).numpy()
-    return flatten_together(directions[: len(x)], directions[len(x) :])
+    return project_together(directions[: len(x)], directions[len(x) :])
 
 
 def _neighbours(
     discovery: AnchorDiscovery, x: Embeddings, y: Embeddings
 ) -> tuple[list[NDArray[np.int64]], list[NDArray[np.float32]]]:
-    """For each row of the table the rows it is near to, nearest first, and how far they are."""
+    """For each row of the table the nearest rows, nearest first, and their distances."""
     neighbourhoods = Neighbourhoods(discovery, x, y)
     ids: list[NDArray[np.int64]] = []
     distances: list[NDArray[np.float32]] = []

@@ -1,39 +1,49 @@
-"""What an alignment is for: retrieval across spaces and its evaluation, search, rehearsal, stitching, export."""
+"""What an alignment is for: search across spaces and its evaluation, rehearsal, comparing runs, stitching, export.
+
+Each task is a module or a folder of its own, and all public names are here. May import `kedge.estimators` and
+everything below it; knows nothing of pages, figures or the command line.
+"""
 
 from kedge.tasks.calibration import calibration_error, reliability
 from kedge.tasks.evaluation import SCORE_NAMES, Evaluation, Truth, as_percent, evaluate, gold_by_key
-from kedge.tasks.export import about_translation, export_bytes, export_lines
-from kedge.tasks.heads import MLPHead
-from kedge.tasks.rehearsal import WAY_NAMES, Rehearsal, rehearse
-from kedge.tasks.retrieval import RetrievalScores, neighbour_scores, retrieval_scores, shared_scores
-from kedge.tasks.runs import RUN_COLUMNS, SCORE_COLUMNS, RunsCompared, compare_runs, keys_of_runs
-from kedge.tasks.search import Neighbour, search
-from kedge.tasks.searching import SEARCH_NAMES, SearchScores, search_scores
-from kedge.tasks.stitching import Stitcher, StitchScores, stitch_scores
+from kedge.tasks.key_search import Neighbour, search
+from kedge.tasks.rehearsal import (
+    DIRECTION_NAMES,
+    METRIC_NAMES,
+    DirectionResult,
+    QueryCluster,
+    Rehearsal,
+    SearchMetrics,
+    rehearse,
+)
+from kedge.tasks.retrieval_quality import RetrievalScores, neighbour_scores, retrieval_scores, shared_scores
+from kedge.tasks.run_comparison import GOLD_COLUMNS, RUN_COLUMNS, RunComparison, compare_runs, keys_of_runs
+from kedge.tasks.search_quality import SEARCH_NAMES, SearchScores, search_scores
+from kedge.tasks.stitching import MLPHead, Stitcher, StitchScores, stitch_scores
 from kedge.tasks.suggestion import Suggestion, suggest
-from kedge.tasks.ways import FIGURE_NAMES, QueryCluster, SearchFigures, Way
+from kedge.tasks.translation_export import about_translation, export_bytes, export_lines
 
 __all__ = [
-    "FIGURE_NAMES",
+    "DIRECTION_NAMES",
+    "GOLD_COLUMNS",
+    "METRIC_NAMES",
     "RUN_COLUMNS",
-    "SCORE_COLUMNS",
     "SCORE_NAMES",
     "SEARCH_NAMES",
-    "WAY_NAMES",
+    "DirectionResult",
     "Evaluation",
     "MLPHead",
     "Neighbour",
     "QueryCluster",
     "Rehearsal",
     "RetrievalScores",
-    "RunsCompared",
-    "SearchFigures",
+    "RunComparison",
+    "SearchMetrics",
     "SearchScores",
     "StitchScores",
     "Stitcher",
     "Suggestion",
     "Truth",
-    "Way",
     "about_translation",
     "as_percent",
     "calibration_error",

@@ -1,4 +1,4 @@
-"""Is confidence worth what it says? Confidence against the truth, in bins."""
+"""Is confidence calibrated? Confidence against the truth, in bins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run against gold pairs: GT / Seed / Found / Snapped / Shared, searching, and how much of it all is right."""
+"""A run against gold pairs: GT / Seed / Found / Snapped / Shared, search, and how many anchors and pairs are right."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from kedge.geometry import relative
 from kedge.spaces import Embeddings
 from kedge.spaces.conversion import SpaceLike, as_space
 from kedge.spaces.embeddings import Key
-from kedge.tasks.retrieval import RetrievalScores, retrieval_scores, shared_scores
-from kedge.tasks.searching import SEARCH_NAMES, SearchScores, score_searching
+from kedge.tasks.retrieval_quality import RetrievalScores, retrieval_scores, shared_scores
+from kedge.tasks.search_quality import SEARCH_NAMES, SearchScores, evaluate_search
 
 SCORE_NAMES = {"jaccard": "Jaccard@10", "mrr": "MRR@10", "cosine": "cosine", "p_at_1": "P@1", "foscttm": "FOSCTTM"}
 """What tables call the fields of `RetrievalScores`."""
@@ -29,7 +29,7 @@ SCORE_NAMES = {"jaccard": "Jaccard@10", "mrr": "MRR@10", "cosine": "cosine", "p_
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Retrieval scores for five kinds of coordinates, scores of searching, and the shares of anchors and pairs that are
+    """Retrieval scores for five kinds of coordinates, search scores, and the shares of anchors and pairs that are
     right.
 
     GT: the true counterparts of the anchors (None where gold knows of no anchor); Seed: the seeds alone (None without
@@ -66,15 +66,15 @@ class Evaluation:
         return _table(self.rows, SCORE_NAMES)
 
     def search_table(self) -> list[tuple[str, ...]]:
-        """The same of searching, in the order of `SEARCH_NAMES`."""
+        """The same for search, in the order of `SEARCH_NAMES`."""
         return _table(self.searching, SEARCH_NAMES)
 
 
 class Truth:
-    """Gold pairs by the texts of their keys, to judge found ones by.
+    """Gold pairs by the texts of their keys, to check found pairs against.
 
     `gold` (g, 2) are rows of x and y; a row may have several partners, of which any is right. `complete`: a row of x
-    without a gold partner is known to have none, so that any pair of it is wrong; otherwise nothing is known of it.
+    without a gold partner is known to have none, so that any pair with it is wrong; otherwise nothing is known.
     """
 
     def __init__(self, x: Embeddings, y: Embeddings, gold: NDArray[np.int64], *, complete: bool) -> None:
@@ -89,7 +89,7 @@ class Truth:
         return (left, right) in self.pairs if self.complete or left in self.known else None
 
     def share_right(self, pairs: Iterable[tuple[Key, Key]]) -> float | None:
-        """How many of the pairs of which it is known are right; None where there is none."""
+        """The share of the pairs that are right, of those for which that is known; None where it is known for none."""
         judged = [right for right in map(self.judge, pairs) if right is not None]
         return sum(judged) / len(judged) if judged else None
 
@@ -114,13 +114,13 @@ def evaluate(
         Embeddings, arrays, DataFrames, ...: see `AnchorDiscovery.fit`.
     gold : pairs of keys or rows
         In any of the forms that seeds have there, and in any order. A row may have several partners: any of them counts
-        as right for anchors, pairs and searching. The retrieval scores need one partner a row: they are over a
-        one-to-one part of the pairs with as many pairs as there can be.
+        as right for anchors, pairs and search. The retrieval scores need one partner per row: they are over a
+        one-to-one subset of the pairs, as large as possible.
     complete : bool
-        Whether a row of x without a gold partner is known to have none, so that any pair of it is wrong;
-        otherwise such pairs are left out of the judgement.
+        Whether a row of x without a gold partner is known to have none, so that any pair with it is wrong;
+        otherwise such pairs are not counted.
     k : int
-        Neighbours for Jaccard and MRR of the retrieval scores; searching always looks at ten.
+        Neighbours for Jaccard and MRR of the retrieval scores; search always looks at ten.
     device : str
         Where to compute: "auto", "cpu", "cuda" or "cuda:N".
     """
@@ -128,7 +128,7 @@ def evaluate(
     space_x, space_y = as_space(x, "x"), as_space(y, "y")
     rows = np.unique(as_pair_rows(gold, space_x, space_y, "gold"), axis=0)
     if not len(rows):
-        raise InputError("gold: no pair is given, so that there is nothing to compare with")
+        raise InputError("gold: no pairs are given; give at least one")
     # A run that was loaded has texts as keys; so what it is compared with has them too.
     discovery = discovery.with_text_keys()
     space_x, space_y = space_x.with_text_keys(), space_y.with_text_keys()
@@ -152,24 +152,24 @@ def evaluate(
     ) -> RetrievalScores:
         return scores(torch.from_numpy(source).to(place), torch.from_numpy(target).to(place), k)
 
-    relative_x = discovery.transform_x(vectors_x)
-    searching = score_searching(discovery, space_x, space_y, rows, place)
+    relative_x = discovery.x_.relative(vectors_x)
+    searching = evaluate_search(discovery, space_x, space_y, rows, place)
     return Evaluation(
         gt=score(
             relative_x[:, in_gold],
-            relative(discovery.describe_y(vectors_y), discovery.describe_y(space_y.vectors[true_anchors])),
+            relative(discovery.y_.whiten(vectors_y), discovery.y_.whiten(space_y.vectors[true_anchors])),
         )
         if in_gold
         else None,
         seed=score(
-            discovery.transform_x(vectors_x, anchors="seeds"),
-            discovery.transform_y(vectors_y, anchors="seeds"),
+            discovery.x_.relative(vectors_x, anchors="seeds"),
+            discovery.y_.relative(vectors_y, anchors="seeds"),
         )
         if len(discovery.seeds_)
         else None,
-        found=score(relative_x, discovery.transform_y(vectors_y)),
-        snapped=score(relative_x, discovery.transform_y(vectors_y, anchors="snapped")),
-        shared=score(discovery.shared_x(vectors_x), discovery.shared_y(vectors_y), shared_scores),
+        found=score(relative_x, discovery.y_.relative(vectors_y)),
+        snapped=score(relative_x, discovery.y_.relative(vectors_y, anchors="snapped")),
+        shared=score(discovery.x_.shared(vectors_x), discovery.y_.shared(vectors_y), shared_scores),
         searching=searching.scores,
         gold_used=searching.queries,
         anchors_exact=truth.share_right(hidden),
@@ -187,7 +187,7 @@ def gold_by_key(x: Embeddings, y: Embeddings, name: str = "gold") -> NDArray[np.
 
 
 def as_percent(share: float | None) -> str:
-    """A share for people; only what is whole is called so, and a dash is what is not known."""
+    """A share for people: 100 % only where it is all, and a dash where it is not known."""
     if share is None:
         return "-"
     return ">99.9%" if 0.9995 <= share < 1 else f"{share:.1%}"
@@ -198,7 +198,7 @@ def _keys(space: Embeddings, rows: NDArray[np.int64]) -> list[str]:
 
 
 def _one_to_one(gold: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The most pairs (o, 2) of sorted, distinct ones (g, 2) that leave every row on either side one partner at most."""
+    """A largest subset (o, 2) of sorted, distinct pairs (g, 2) in which no row on either side has two partners."""
     rows_x, left = np.unique(gold[:, 0], return_inverse=True)
     rows_y, right = np.unique(gold[:, 1], return_inverse=True)
     graph = csr_array((np.ones(len(gold), dtype=bool), (left, right)), shape=(len(rows_x), len(rows_y)))

@@ -1,9 +1,9 @@
-"""Which texts to encode by both models: those whose pairs would tell the map most that it does not know.
+"""Which texts to encode by both models: those whose pairs would teach the map most.
 
-Two maps, each fitted to one half of what a run has found, send a row to two places; how far these are apart is how
-little is known there. Rows are chosen one by one, where that is most, and with each the doubt about all rows like it is
-taken off: its pair would settle it. Each comes from another cluster of rows, so that no corner of the space is all that
-is asked about.
+Two maps, each fitted to one half of what a run has found, send a row to two places; the further apart these are, the
+less is known there. Rows are chosen one by one, where the distance is largest, and each choice reduces the doubt about
+all rows like it, which its pair would settle. Each comes from another cluster of rows, so that the choices cover the
+space.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from kedge.geometry import moments_of, nearest_rotation
 from kedge.spaces import rows_from_key_pairs
 from kedge.spaces.conversion import SpaceLike, as_space
 from kedge.spaces.embeddings import Key
-from kedge.tasks.clusters import cluster_rows
-from kedge.tasks.searching import loaded
+from kedge.tasks.row_clusters import cluster_rows
+from kedge.tasks.row_transforms import transform_rows
 
 Side = Literal["x", "y"]
 
-# Clusters beyond this number are not told apart: choices go round them.
-_MOST_CLUSTERS = 64
+# With more choices than clusters, each cluster gets several turns.
+_MAX_CLUSTERS = 64
 
 
 class Suggestion(NamedTuple):
-    """A key, how much the run doubts where its row goes (0 to 2, a distance of unit vectors), and its cluster."""
+    """A key, how uncertain the run is where its row goes (0 to 2, a distance of unit vectors), and its cluster."""
 
     key: Key
     doubt: float
@@ -48,9 +48,9 @@ def suggest(
     side: Side = "y",
     random_state: RandomState = 0,
 ) -> list[Suggestion]:
-    """The k rows of one side whose counterparts would help most, the first ones most.
+    """The k rows of one side whose counterparts would help the map most, best first.
 
-    `side` is "y" for texts of Y that are to be encoded by X's model, or "x" for the other way round. Rows of seeds are
+    `side` is "y" for texts of Y that are to be encoded by X's model, or "x" for the reverse. Rows of seeds are
     not suggested again. Spaces are given as to `AnchorDiscovery.fit`.
     """
     if side not in ("x", "y"):
@@ -62,15 +62,15 @@ def suggest(
     space, taken = (space_x, seeds[:, 0]) if side == "x" else (space_y, seeds[:, 1])
     free = np.setdiff1d(np.arange(len(space)), taken)
     if not 1 <= k <= len(free):
-        raise InputError(f"k must be from 1 to {len(free)}, the rows of {space.source} in no seed; got {k}")
-    rows_x = loaded(discovery.normalise_x, space_x.vectors, torch.device("cpu"))
-    rows_y = loaded(discovery.normalise_y, space_y.vectors, torch.device("cpu"))
+        raise InputError(f"k must be from 1 to {len(free)}, the rows of {space.source} that are in no seed; got {k}")
+    rows_x = transform_rows(discovery.x_.normalise, space_x.vectors)
+    rows_y = transform_rows(discovery.y_.normalise, space_y.vectors)
     found = rows_y[torch.from_numpy(discovery.match_)]
     source, target, rows = (rows_x, found, rows_x) if side == "x" else (found, rows_x, rows_y)
     doubt = _disagreement(source, target, number)
     known = rows[torch.from_numpy(taken)]
     candidates = rows[torch.from_numpy(free)]
-    cluster, _ = cluster_rows(candidates, min(k, _MOST_CLUSTERS), 1, number)
+    cluster, _ = cluster_rows(candidates, min(k, _MAX_CLUSTERS), 1, number)
     return [
         Suggestion(space.keys[free[row]], doubts, int(cluster[row]))
         for row, doubts in _choose(candidates, known, doubt, cluster, k)
@@ -90,10 +90,10 @@ def _disagreement(source: Tensor, target: Tensor, random_state: int) -> Tensor:
 def _choose(rows: Tensor, known: Tensor, doubt: Tensor, cluster: NDArray[np.int64], k: int) -> list[tuple[int, float]]:
     """Numbers of k of the rows (n, d), and how much each is in doubt when it is chosen.
 
-    The doubt (d, e) is taken off along every row whose counterpart is known (s, d), or will be. A pair is believed as
-    much as a unit of what it says: what lies along a row is halved, not forgotten.
+    The doubt (d, e) shrinks along every row whose counterpart is known (s, d), or will be. A pair counts as one
+    observation with unit noise: the doubt along its row is halved, not removed.
     """
-    # of known pairs' directions u: doubt <- (I + sum u u')^-1 doubt, one row at a time (Sherman and Morrison)
+    # For the directions u of known pairs: doubt <- (I + sum u u')^-1 doubt, one row at a time (Sherman-Morrison).
     settled = torch.eye(rows.shape[1])
     for row in known:
         settled = _settle(settled, row)

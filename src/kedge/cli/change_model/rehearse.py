@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from kedge.cli.arguments import FORMATS, add_command, add_device, add_limit, add_run, add_spaces, probability
 from kedge.cli.exit_codes import EXIT_NOT_PASSED
@@ -13,11 +13,11 @@ from kedge.cli.true_pairs import add_known, add_pair_reading, describe_pairs, re
 if TYPE_CHECKING:
     from kedge.cli.true_pairs import Gold
     from kedge.tasks import Rehearsal
-    from kedge.tasks.rehearsal import Judged
+    from kedge.tasks.rehearsal import LowestMetric, Metric
 
-_METRICS: dict[str, Literal["own_1", "own_10", "overlap", "ndcg"]] = {
-    "self-recall-1": "own_1",
-    "self-recall-10": "own_10",
+_METRICS: dict[str, Metric] = {
+    "self-recall-1": "self_recall_1",
+    "self-recall-10": "self_recall_10",
     "overlap": "overlap",
     "ndcg": "ndcg",
 }
@@ -39,9 +39,10 @@ def add_parser(commands: Any) -> None:
 X is the new model's space, Y the old one's: the index. Known pairs are rows of both that are the same text; those that
 share a row with a seed are left out. Texts that were in neither file of the discovery are best. Both directions are
 tried:
-queries:         new queries, translated, in the old index; compared with what the old model finds there
-index:           new queries in the known texts' old vectors, translated into the new space; compared with what they
-                 find among the same texts' new vectors
+queries:         translated queries: new queries, translated, in the old index; compared with what the old model finds
+                 there
+index:           translated index: new queries in the known texts' old vectors, translated into the new space;
+                 compared with what they find among the same texts' new vectors
 Metrics, with 90 % intervals, for all queries and for each kind of query, the worst first:
 self-recall-1:   how often a query finds its own text first
 self-recall-10:  how often it does among ten
@@ -82,17 +83,17 @@ def run(arguments: argparse.Namespace) -> int:
     from kedge.estimators import load
     from kedge.spaces import read_embeddings
     from kedge.tasks import rehearse
-    from kedge.tasks.rehearsal import FEWEST_TEXTS
+    from kedge.tasks.rehearsal import MIN_TEXTS
 
     discovery = load(arguments.run_folder)
     x, y = (read_embeddings(path, limit=arguments.limit) for path in (arguments.x, arguments.y))
     queries = read_embeddings(arguments.queries, limit=arguments.limit) if arguments.queries else None
     known = read_known(arguments, x, y)
     rehearsal = rehearse(discovery, x, y, known.pairs if known else (), queries=queries, device=arguments.device)
-    judged = rehearsal.judged(_METRICS[arguments.metric], arguments.direction)
+    judged = rehearsal.lowest(_METRICS[arguments.metric], arguments.direction)
     passed = judged is not None and judged.value >= (arguments.fail_under or 0)
     if queries is not None and rehearsal.given_queries is None:
-        note(f"--queries: not used, {FEWEST_TEXTS} known texts are needed to make an index of for them")
+        note(f"--queries: not used, an index for them takes at least {MIN_TEXTS} known texts")
     if arguments.json:
         print_json(as_json(rehearsal, known) | {"judged": _judgement(judged, arguments, passed=passed)})
     else:
@@ -104,61 +105,61 @@ def run(arguments: argparse.Namespace) -> int:
 
 def as_json(rehearsal: Rehearsal, known: Gold | None) -> dict[str, Any]:
     """The documented object."""
-    from kedge.tasks import WAY_NAMES
+    from kedge.tasks import DIRECTION_NAMES
 
     counts = {name: getattr(rehearsal, name) for name in ("pairs", "seeds", "found")}
-    ways = {name: getattr(rehearsal, name) for name in WAY_NAMES}
+    directions = {name: getattr(rehearsal, name) for name in DIRECTION_NAMES}
     skipped = known.skipped if known else 0
     about = {"estimate": rehearsal.is_estimate, "known": counts | {"skipped": skipped}}
-    return about | ways | {"held_out": rehearsal.held_out}
+    return about | directions | {"held_out": rehearsal.held_out}
 
 
 def print_rehearsal(rehearsal: Rehearsal, known: Gold | None) -> None:
     """The same for people."""
     from kedge.cli.output import print_line, print_table
-    from kedge.tasks import FIGURE_NAMES, WAY_NAMES
-    from kedge.tasks.rehearsal import FEWEST_PAIRS
+    from kedge.tasks import DIRECTION_NAMES, METRIC_NAMES
+    from kedge.tasks.rehearsal import MIN_PAIRS
 
     left_out = f"; {rehearsal.seeds} of them share a row with a seed and are left out" if rehearsal.seeds else ""
     print_line(f"known: {describe_pairs(known) if known else 'no pairs'}{left_out}")
     if rehearsal.is_estimate:
-        print_line(f"Nothing was measured, which takes {FEWEST_PAIRS} pairs; this is an ", ("ESTIMATE", "bold"), ":")
-        if rehearsal.held_out.telling:
-            print_table(("held out", "MRR", FIGURE_NAMES["overlap"]), rehearsal.held_out.table())
+        print_line(f"Nothing was measured, which takes {MIN_PAIRS} pairs; this is an ", ("ESTIMATE", "bold"), ":")
+        if rehearsal.held_out.meaningful:
+            print_table(("held out", "MRR", METRIC_NAMES["overlap"]), rehearsal.held_out.table())
         print_line(rehearsal.held_out.caveat)
         return
-    print_table(("way", "queries", "index", *FIGURE_NAMES.values()), rehearsal.table())
+    print_table(("direction", "queries", "index", *METRIC_NAMES.values()), rehearsal.table())
     for remark in rehearsal.remarks:
         print_line(remark)
-    for name, way in rehearsal.ways.items():
-        if way.clusters:
-            kinds = (", ".join(cluster.short_keys(_MAX_LETTERS)) for cluster in way.clusters)
-            rows = [(kind, *figures) for kind, figures in zip(kinds, way.cluster_table(), strict=True)]
+    for name, result in rehearsal.directions.items():
+        if result.clusters:
+            kinds = (", ".join(cluster.short_keys(_MAX_LETTERS)) for cluster in result.clusters)
+            rows = [(kind, *metrics) for kind, metrics in zip(kinds, result.cluster_table(), strict=True)]
             print_line()
-            print_table((f"{WAY_NAMES[name]}, worst first", "queries", *FIGURE_NAMES.values()), rows)
+            print_table((f"{DIRECTION_NAMES[name]}, worst first", "queries", *METRIC_NAMES.values()), rows)
 
 
-def _judgement(judged: Judged | None, arguments: argparse.Namespace, *, passed: bool) -> dict[str, Any]:
+def _judgement(judged: LowestMetric | None, arguments: argparse.Namespace, *, passed: bool) -> dict[str, Any]:
     """What was judged, for JSON; nothing passes or fails where nothing is asked for."""
     return {
-        "metric": judged.figure if judged else _METRICS[arguments.metric],
-        "direction": judged.way if judged else None,
+        "metric": judged.metric if judged else _METRICS[arguments.metric],
+        "direction": judged.direction if judged else None,
         "value": judged.value if judged else None,
         "fail_under": arguments.fail_under,
         "passed": None if arguments.fail_under is None else passed,
     }
 
 
-def _print_judgement(judged: Judged | None, arguments: argparse.Namespace, *, passed: bool) -> None:
+def _print_judgement(judged: LowestMetric | None, arguments: argparse.Namespace, *, passed: bool) -> None:
     """Whether it passed; where it did not, as a warning."""
     from kedge.cli.output import print_line, warn
-    from kedge.tasks import FIGURE_NAMES, WAY_NAMES
+    from kedge.tasks import DIRECTION_NAMES, METRIC_NAMES
 
     if judged is None:
         text = f"there is no value of --metric {arguments.metric} --direction {arguments.direction}"
     else:
-        figure = FIGURE_NAMES.get(judged.figure, "MRR")
-        text = f"{figure} of {WAY_NAMES[judged.way]} is {judged.value:.3f}"
+        metric = METRIC_NAMES.get(judged.metric, "MRR")
+        text = f"{metric} of {DIRECTION_NAMES[judged.direction]} is {judged.value:.3f}"
     text += f", at least {arguments.fail_under:g} was asked for"
     if not passed:
         warn(f"{text}: do not change over yet.")

@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
     from kedge.data import load_demo_words
     from kedge.errors import InputError, MissingExtraError
     from kedge.estimators import AnchorDiscovery
-    from kedge.report import Comparison, write_report
+    from kedge.report import GoldComparison, write_report
     from kedge.spaces import write_embeddings, write_table
     from kedge.spaces.atomic import atomic_folder
     from kedge.tasks import Truth, evaluate, gold_by_key, search
@@ -89,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
         }
         discovery.save(folder / "run", extra=extra)
         try:
-            truth = Comparison(evaluation, Truth(x, y, gold, complete=True), _THE_PAPER)
+            truth = GoldComparison(evaluation, Truth(x, y, gold, complete=True), _THE_PAPER)
             write_report(folder / "report.html", discovery, x, y, gold=truth, run=str(out / "run"))
             page = str(out / "report.html")
         except MissingExtraError as error:  # the rest of the demo does without

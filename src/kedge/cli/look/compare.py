@@ -13,7 +13,7 @@ from kedge.cli.true_pairs import add_gold, describe_pairs, read_gold
 
 if TYPE_CHECKING:
     from kedge.estimators import AnchorDiscovery
-    from kedge.tasks import RunsCompared, Truth
+    from kedge.tasks import RunComparison, Truth
 
 
 def add_parser(commands: Any) -> None:
@@ -28,9 +28,10 @@ def add_parser(commands: Any) -> None:
   kedge compare RUN1 RUN2 -o compared.html
   kedge compare RUN1 RUN2 --gold dictionary.tsv --json
 
-should be right:  the mean confidence of a run's pairs
-same as others:   of the pairs with a row that is in a pair of another run too, how many that run has as well
-A run is trusted if it says that it is right, and agrees with half of the others that do; with --gold the truth decides.
+expected precision:  the mean confidence of a run's pairs
+agreement:           of the pairs with a row that is in a pair of another run too, the share that run has as well
+A run is trusted if its own verdicts are ok, and it agrees with half of the others of which that is so; with --gold,
+the gold pairs decide.
 Where no run can be trusted the exit code is 3.""",
     )
     parser.add_argument(
@@ -47,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     from kedge.cli.output import print_json, print_page
     from kedge.cli.output_files import require_free
     from kedge.estimators import load
-    from kedge.report import require_page_target, write_compared
+    from kedge.report import require_page_target, write_comparison
     from kedge.tasks import compare_runs
 
     if arguments.out:
@@ -57,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
     truth = _read_truth(arguments, named) if arguments.gold else None
     compared = compare_runs(named, truth=truth, examples=arguments.examples)
     if arguments.out:
-        write_compared(arguments.out, compared)
+        write_comparison(arguments.out, compared)
     if arguments.json:
         print_json(as_json(compared) | {"out": str(arguments.out) if arguments.out else None})
     else:
@@ -67,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if compared.trust.run is not None else EXIT_NOT_PASSED
 
 
-def as_json(compared: RunsCompared) -> dict[str, Any]:
+def as_json(compared: RunComparison) -> dict[str, Any]:
     """The documented object."""
     trusted, what, reason = compared.trust
     return {
@@ -78,20 +79,20 @@ def as_json(compared: RunsCompared) -> dict[str, Any]:
                 "map": run.health.map,
                 "pairs": run.health.pairs,
                 "found": run.pairs,
-                "should_be_right": run.expected,
-                "same_as_others": run.others,
+                "expected_precision": run.expected_precision,
+                "agreement": run.agreement,
                 "anchors": run.anchors,
                 "seeds": run.seeds,
                 "seconds": run.seconds,
                 "inputs": run.inputs,
-                "gold": run.score and run.score._asdict(),
+                "gold": run.gold and run.gold._asdict(),
             }
             for run in compared.runs
         ],
         "between": [
-            {"pairs_of": one, "in": other} | echo._asdict() | {"share": echo.share}
-            for one, row in zip(compared.names, compared.echoes, strict=True)
-            for other, echo in zip(compared.names, row, strict=True)
+            {"pairs_of": one, "in": other} | agreement._asdict() | {"share": agreement.share}
+            for one, row in zip(compared.names, compared.agreements, strict=True)
+            for other, agreement in zip(compared.names, row, strict=True)
             if one != other
         ],
         "agreed": {"pairs": compared.agreed, "confidence": compared.agreed_confidence},
@@ -107,26 +108,26 @@ def as_json(compared: RunsCompared) -> dict[str, Any]:
     }
 
 
-def print_compared(compared: RunsCompared) -> None:
+def print_compared(compared: RunComparison) -> None:
     """The same for people."""
     from kedge.cli.output import print_line, print_table
-    from kedge.tasks import RUN_COLUMNS, SCORE_COLUMNS
+    from kedge.tasks import GOLD_COLUMNS, RUN_COLUMNS
 
-    print_table((*RUN_COLUMNS, *(SCORE_COLUMNS if compared.runs[0].score else ())), compared.table())
+    print_table((*RUN_COLUMNS, *(GOLD_COLUMNS if compared.runs[0].gold else ())), compared.table())
     if compared.settings:
         print_line()
         print_table(("settings that differ", *compared.names), compared.setting_table())
     for remark in compared.remarks:
         print_line(remark)
     print_line()
-    print_table(("pairs of, the same in", *compared.names), compared.echo_table())
+    print_table(("pairs of, the same in", *compared.names), compared.agreement_table())
     sure = "" if compared.agreed_confidence is None else f", with mean confidence {compared.agreed_confidence:.2f}"
     print_line(
         f"In all of them: {compared.agreed:,} pairs{sure}. With different partners: {compared.disputed:,} rows of X."
     )
     if compared.disagreements:
         print_line()
-        print_table(("different partners, surest first", *compared.names), compared.disagreement_table())
+        print_table(("different partners, most confident first", *compared.names), compared.disagreement_table())
     print_line()
     if compared.trust.run is None:
         print_line(("No run can be trusted.", "bold red"), f" {compared.trust.reason}")

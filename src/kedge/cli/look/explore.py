@@ -48,9 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     from kedge.cli.output import note, print_json, print_line
     from kedge.errors import InputError
     from kedge.estimators import load
-    from kedge.report import Explorer, require_plotly, serve
-    from kedge.report.neighbourhoods import shared_columns
-    from kedge.report.server import LOOPBACK
+    from kedge.report import LOOPBACK, Explorer, require_plotly, serve, shared_columns
     from kedge.spaces import read_embeddings
     from kedge.spaces.memory import require_memory
 
@@ -66,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
         x,
         y,
         run=str(arguments.run_folder),
-        most=arguments.rows,
+        max_rows=arguments.rows,
         gold=compare_with_gold(arguments, discovery, x, y),
         labels=read_labels(arguments, x, y),
         images=arguments.images,

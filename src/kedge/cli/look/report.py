@@ -46,8 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     from kedge.cli.output import note, print_json, print_page
     from kedge.cli.output_files import require_free
     from kedge.estimators import load
-    from kedge.report import require_page_target, write_report
-    from kedge.report.layout import require_layout
+    from kedge.report import require_layout, require_page_target, write_report
     from kedge.spaces import read_embeddings
     from kedge.tasks import rehearse
 
@@ -72,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
         labels=labels,
         layout=arguments.layout is not None,
         run=str(arguments.run_folder),
-        most=arguments.rows,
+        max_rows=arguments.rows,
     )
     if arguments.json:
         print_json(

@@ -133,8 +133,7 @@ def _export_atlas(arguments: argparse.Namespace) -> int:
     """Write both spaces as embedding-atlas reads them, and how to open them."""
     from kedge.cli.output import print_json, print_line
     from kedge.estimators import load
-    from kedge.report import opening_command, require_pyarrow, write_atlas
-    from kedge.report.layout import require_layout
+    from kedge.report import opening_command, require_layout, require_pyarrow, write_atlas
     from kedge.spaces import read_embeddings
 
     require_pyarrow()
@@ -144,7 +143,7 @@ def _export_atlas(arguments: argparse.Namespace) -> int:
     x, y = (read_embeddings(path, limit=arguments.limit) for path in (arguments.x, arguments.y))
     labels = read_labels(arguments, x, y)
     rows = write_atlas(
-        arguments.out, discovery, x, y, most=arguments.rows, labels=labels, layout=bool(arguments.layout)
+        arguments.out, discovery, x, y, max_rows=arguments.rows, labels=labels, layout=bool(arguments.layout)
     )
     command = opening_command(arguments.out)
     if arguments.json:

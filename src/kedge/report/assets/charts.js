@@ -1,10 +1,10 @@
 "use strict";
-/* The look that all charts share, and those that merely show: convergence, confidence, reliability. */
+/* What all charts have in common, and the charts without controls: convergence, confidence, reliability. */
 
 const CONFIG = { displayModeBar: false, responsive: true, doubleClick: false };
 const PRINTED = { width: 330, height: 300 }; // half of a sheet of paper, in pixels
 const redrawings = []; // functions that draw everything again, in the colours of the moment
-const MOST_LETTERS = 60;
+const MAX_LETTERS = 60;
 let printing = false;
 
 function colour(name) {
@@ -14,7 +14,7 @@ function colour(name) {
 /* Keys and names are text: nothing in them is markup to Plotly either, and they stay short. */
 function asText(key) {
   const letters = Array.from(visible(key).replace(/\s+/g, " "));
-  const text = letters.length > MOST_LETTERS ? `${letters.slice(0, MOST_LETTERS).join("")}...` : letters.join("");
+  const text = letters.length > MAX_LETTERS ? `${letters.slice(0, MAX_LETTERS).join("")}...` : letters.join("");
   return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 }
 
@@ -84,9 +84,9 @@ function drawConvergence({ convergence }) {
   )));
 }
 
-function drawSureness({ sureness }) {
-  if (!sureness) return;
-  const { counts, edges, kept, precision } = sureness;
+function drawConfidence({ confidence_charts: charts }) {
+  if (!charts) return;
+  const { counts, edges, kept, precision } = charts;
   const width = edges[1] - edges[0];
   keepDrawn(() => Plotly.react(
     "histogram",
@@ -101,10 +101,10 @@ function drawSureness({ sureness }) {
     "precision",
     [{
       x: kept, y: precision, mode: kept.length > 1 ? "lines" : "markers", line: { color: colour("accent"), width: 3 },
-      hovertemplate: "the surest %{x}: %{y:.1%}<extra></extra>",
+      hovertemplate: "the %{x} most confident: %{y:.1%}<extra></extra>",
     }],
     lookOfChart(
-      lookOfAxis("pairs kept, surest first", { rangemode: "tozero" }),
+      lookOfAxis("pairs kept, most confident first", { rangemode: "tozero" }),
       lookOfAxis("expected precision", { range: [Math.min(0.9, precision.at(-1) - 0.02), 1.004], tickformat: ".0%" }),
     ),
     CONFIG,
@@ -115,11 +115,11 @@ function drawReliability({ reliability }) {
   if (!reliability || !document.getElementById("reliability")) return;
   const { bins, error } = reliability;
   if (!bins.length) {
-    document.getElementById("reliability").parentElement.remove(); // nothing is known of any pair
+    document.getElementById("reliability").parentElement.remove(); // nothing is known about any pair
     return;
   }
-  const caption = document.getElementById("reliability-told");
-  caption.textContent += ` Right on the line would be perfect; on average it is off by ${error.toFixed(3)}.`;
+  const caption = document.getElementById("reliability-caption");
+  caption.textContent += ` On the dotted line it would be exact; on average it is off by ${error.toFixed(3)}.`;
   keepDrawn(() => Plotly.react(
     "reliability",
     [
@@ -137,7 +137,7 @@ function drawReliability({ reliability }) {
     ],
     lookOfChart(
       lookOfAxis("confidence", { tickformat: ".0%", range: [Math.min(0.45, bins[0][0] - 0.05), 1.01] }),
-      lookOfAxis("right", { tickformat: ".0%", range: [Math.min(0.45, ...bins.map((bin) => bin[2] - 0.05)), 1.02] }),
+      lookOfAxis("share that is right", { tickformat: ".0%", range: [Math.min(0.45, ...bins.map((bin) => bin[2] - 0.05)), 1.02] }),
     ),
     CONFIG,
   ));

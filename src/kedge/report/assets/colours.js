@@ -1,10 +1,10 @@
 "use strict";
 /* What the colours of the points mean. A colouring has a name, a `value(number, row)` for every row drawn (null where it
-   is grey), colours for the values from 0 to `most`, and the lines of its legend, each with the rows it `holds`. */
+   is grey), colours for the values from 0 to `max`, and the lines of its legend, each with the rows it `holds`. */
 
 const inHue = (degrees) => `hsl(${degrees},62%,50%)`;
 const HUES = Array.from({ length: 13 }, (_, step) => [step / 12, inHue(30 * (step % 12))]);
-const MOST_KINDS = 10; // the kind after them stands for all others
+const MAX_GROUPS = 10; // the group after them stands for all others
 
 /* A pair's colour is the direction in which X's row lies, relative to the anchors found. */
 function huesOf(data, [xs, ys]) {
@@ -17,40 +17,40 @@ function sizeOfPoints(count) {
 
 function colouringsOf(data, hues) {
   const paired = (number, row) => row < data.pairs;
-  const alone = { text: "in no pair", colours: () => [colour("alone")], holds: (number, row) => !paired(number, row) };
-  const least = data.confidence.reduce((lowest, each) => Math.min(lowest, each), 0.99);
-  const sureness = () => [colour("unsurest"), colour("surest")];
+  const unmatched = { text: "unmatched", colours: () => [colour("unmatched")], holds: (number, row) => !paired(number, row) };
+  const lowest = data.confidence.reduce((low, each) => Math.min(low, each), 0.99);
+  const shades = () => [colour("least-confident"), colour("most-confident")];
   return [
     {
-      name: "partner", most: 1, scale: () => HUES,
+      name: "partner", max: 1, scale: () => HUES,
       value: (number, row) => (paired(number, row) ? hues[row] : null),
-      legend: [{ text: "in a pair: partners have the same colour", colours: () => HUES.map(([, hue]) => hue), holds: paired }, alone],
+      legend: [{ text: "in a pair (partners have the same colour)", colours: () => HUES.map(([, hue]) => hue), holds: paired }, unmatched],
     },
     {
-      name: "confidence", most: 1, scale: () => sureness().map((shade, place) => [place, shade]),
-      value: (number, row) => (paired(number, row) ? (data.confidence[row] - least) / (1 - least) : null),
-      legend: [{ text: `confidence from ${least.toFixed(2)} to 1`, colours: sureness, holds: paired }, alone],
+      name: "confidence", max: 1, scale: () => shades().map((shade, place) => [place, shade]),
+      value: (number, row) => (paired(number, row) ? (data.confidence[row] - lowest) / (1 - lowest) : null),
+      legend: [{ text: `confidence from ${lowest.toFixed(2)} to 1`, colours: shades, holds: paired }, unmatched],
     },
-    { name: "match", ...inKinds(["has a match", "has none"], (number, row) => Number(!paired(number, row))) },
-    ...data.kinds.map(({ name, names, of }) => {
-      const none = of.some((kinds) => kinds.includes(-1))
-        ? [{ text: `no ${name}`, colours: alone.colours, holds: (number, row) => of[number][row] < 0 }]
+    { name: "match", ...inGroups(["matched", "unmatched"], (number, row) => Number(!paired(number, row))) },
+    ...data.groups.map(({ name, names, of }) => {
+      const none = of.some((groups) => groups.includes(-1))
+        ? [{ text: `no ${name}`, colours: unmatched.colours, holds: (number, row) => of[number][row] < 0 }]
         : [];
-      const { legend, ...how } = inKinds(names, (number, row) => (of[number][row] < 0 ? null : of[number][row]));
+      const { legend, ...how } = inGroups(names, (number, row) => (of[number][row] < 0 ? null : of[number][row]));
       return { name, ...how, legend: [...legend, ...none] };
     }),
   ];
 }
 
-/* A colouring by the number of a row's kind. */
-function inKinds(names, value) {
-  const shade = (kind) => colour(kind < MOST_KINDS ? `kind-${kind}` : "soft");
-  const most = Math.max(1, names.length - 1);
+/* A colouring by the number of a row's group. */
+function inGroups(names, value) {
+  const shade = (group) => colour(group < MAX_GROUPS ? `group-${group}` : "soft");
+  const max = Math.max(1, names.length - 1);
   return {
-    most, value,
-    scale: () => Array.from({ length: most + 1 }, (_, kind) => [kind / most, shade(Math.min(kind, names.length - 1))]),
-    legend: names.map((text, kind) => ({
-      text, colours: () => [shade(kind)], holds: (number, row) => value(number, row) === kind,
+    max, value,
+    scale: () => Array.from({ length: max + 1 }, (_, group) => [group / max, shade(Math.min(group, names.length - 1))]),
+    legend: names.map((text, group) => ({
+      text, colours: () => [shade(group)], holds: (number, row) => value(number, row) === group,
     })),
   };
 }

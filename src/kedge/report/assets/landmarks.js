@@ -1,9 +1,9 @@
 "use strict";
-/* Names that stay on the picture: anchors first, then the surest pairs, as many as fit without touching. Seen from nearer, points
-   are further apart, and there is room for more. */
+/* Names that stay on the picture: anchors first, then the most confident pairs, as many as fit without touching. Zoomed in,
+   points are further apart, and there is room for more. */
 
-const MOST_LANDMARKS = 24;
-const MOST_TRIED = 5000;
+const MAX_LANDMARKS = 24;
+const MAX_TRIED = 5000;
 const LANDMARK_LETTERS = 24;
 const LANDMARK = { height: 16, above: 19, apart: 22 }; // in pixels
 
@@ -17,7 +17,7 @@ class Landmarks {
     this.measure = document.createElement("canvas").getContext("2d");
   }
 
-  /* Rows with the sides they are on: pairs on both, and where there is no pair, the others. */
+  /* Rows with the sides they are on: pairs on both, or where there are no pairs, all rows. */
   inOrder() {
     const { keys, pairs, anchors } = this.data;
     const rowOf = new Map(keys[0].slice(0, pairs).map((key, row) => [key, row]));
@@ -27,7 +27,7 @@ class Landmarks {
     return keys.flatMap((each, number) => each.map((_, row) => ({ row, sides: [number] })));
   }
 
-  /* Where rows are selected, names are theirs alone. */
+  /* Where rows are selected, only they have names. */
   draw(places, selected) {
     this.measure.font = `12px ${getComputedStyle(document.body).fontFamily}`;
     const frames = this.plots.map(({ _fullLayout: { xaxis, yaxis, width, height } }) => ({
@@ -39,7 +39,7 @@ class Landmarks {
       if (selected && !selected[sides[0]][row]) continue;
       const boxes = sides.map((number) => this.boxOf(row, number, frames[number], places));
       if (!boxes.some(Boolean)) continue;
-      if (++tried > MOST_TRIED || Math.max(...taken.map((each) => each.length)) >= MOST_LANDMARKS) break;
+      if (++tried > MAX_TRIED || Math.max(...taken.map((each) => each.length)) >= MAX_LANDMARKS) break;
       if (boxes.some((box) => box && taken[box.number].some((other) => touch(box, other)))) continue;
       boxes.forEach((box) => box && taken[box.number].push(box));
     }
@@ -52,7 +52,7 @@ class Landmarks {
     })));
   }
 
-  /* Where the name of a row stands: above its point, in the middle; undefined where it would not be whole in sight. */
+  /* Where the name of a row stands: above its point, in the middle; undefined where it would not be fully visible. */
   boxOf(row, number, { width, height, left, right, low, high }, places) {
     const x = (places[2 * number][row] - left) / (right - left) * width;
     const y = (high - places[2 * number + 1][row]) / (high - low) * height;

@@ -1,6 +1,6 @@
 "use strict";
-/* The address bar keeps what is looked at, so that a look can be sent. Each part of the page gives what it shows as text by
-   name, and shows again what such text says. */
+/* The address bar keeps the state of the page, so that it can be shared as a link. Each part of the page gives its state as
+   text by name, and restores it from such text. */
 
 class Look {
   constructor() {
@@ -9,7 +9,7 @@ class Look {
     addEventListener("hashchange", async () => {
       if (this.read()) for (const part of this.parts) await part.restore(this.kept);
     });
-    // Links within the page would take the place of the look.
+    // Links within the page would replace the state.
     document.querySelectorAll('a[href^="#"]').forEach((link) => link.addEventListener("click", (event) => {
       if (!this.kept.size) return;
       const goal = document.querySelector(link.getAttribute("href"));
@@ -20,7 +20,7 @@ class Look {
     }));
   }
 
-  /* Whether the address holds a look: names and values, and not the name of a part of the page. */
+  /* Whether the address holds a state: names and values, rather than the name of a section. */
   read() {
     const text = location.hash.slice(1);
     this.kept = new URLSearchParams(text.includes("=") ? text : "");
@@ -32,7 +32,7 @@ class Look {
     this.parts.push(...parts);
   }
 
-  /* From now on keep what changes, a moment after it does: browsers do not like to be told too often. */
+  /* From now on keep what changes, a moment after it does: browsers limit how often the address may change. */
   follow() {
     let waiting;
     for (const part of this.parts) {
@@ -44,9 +44,9 @@ class Look {
   }
 
   write() {
-    const told = this.parts.flatMap((part) => Object.entries(part.look())).filter(([, value]) => value);
+    const state = this.parts.flatMap((part) => Object.entries(part.look())).filter(([, value]) => value);
     const had = this.kept.size > 0;
-    this.kept = new URLSearchParams(told);
-    if (had || told.length) history.replaceState(null, "", `${location.href.split("#")[0]}${told.length ? `#${this.kept}` : ""}`);
+    this.kept = new URLSearchParams(state);
+    if (had || state.length) history.replaceState(null, "", `${location.href.split("#")[0]}${state.length ? `#${this.kept}` : ""}`);
   }
 }

@@ -1,9 +1,9 @@
 "use strict";
-/* Put the page together once its data are there. */
+/* Put the page together once its data are loaded. */
 
-const FRAME = 20; // milliseconds after which a browser has shown what was drawn
+const FRAME = 20; // milliseconds after which a browser has painted what was drawn
 
-/* What an action gives; where it fails, say so on the page and give nothing. */
+/* The result of an action; if it fails, show the error on the page and return nothing. */
 async function attempt(action) {
   const trouble = document.getElementById("trouble");
   try {
@@ -17,7 +17,7 @@ async function attempt(action) {
   }
 }
 
-/* Let the browser answer to its user before the next piece of work. */
+/* Let the browser respond to its user before the next piece of work. */
 function pause(milliseconds = 0) {
   return new Promise((resolve) => setTimeout(resolve, milliseconds));
 }
@@ -40,7 +40,7 @@ async function start() {
   performance.mark("live");
   await look.add(spaces);
   look.follow();
-  for (const draw of [drawReliability, drawConvergence, drawSureness]) {
+  for (const draw of [drawReliability, drawConvergence, drawConfidence]) {
     await pause();
     draw(source.data);
   }

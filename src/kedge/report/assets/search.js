@@ -1,11 +1,11 @@
 "use strict";
-/* Type a key, see its neighbours in both spaces. */
+/* Search for a key, and show its neighbours in both spaces. */
 
 class Search {
   constructor(source) {
     this.source = source;
     this.input = document.getElementById("key");
-    this.asked = 0; // how often; an answer to an older question comes too late
+    this.asked = 0; // how often, so that a late answer to an older question is ignored
     this.wanted = 0;
     this.shown = null;
     this.onShow = () => {};
@@ -21,16 +21,16 @@ class Search {
     });
   }
 
-  tell(...text) {
-    document.getElementById("hits-told").replaceChildren(...text);
+  setStatus(...text) {
+    document.getElementById("hits-status").replaceChildren(...text);
   }
 
   async suggest() {
     const number = ++this.asked;
     const hits = await attempt(() => this.source.find(this.input.value));
     if (!hits || number !== this.asked) return [];
-    const count = hits.length < MOST_HITS ? hits.length : `The first ${hits.length}`;
-    this.tell(!this.input.value.trim() ? "" : hits.length ? `${count} fit.` : "No key fits.");
+    const count = hits.length < MAX_HITS ? (hits.length === 1 ? "1 match." : `${hits.length} matches.`) : `The first ${hits.length} matches.`;
+    this.setStatus(!this.input.value.trim() ? "" : hits.length ? count : "No matching key.");
     document.getElementById("hits").replaceChildren(...hits.map((entry) => {
       const item = document.createElement("li");
       const side = document.createElement("small");
@@ -49,7 +49,7 @@ class Search {
     if (found.entry) await this.show(found.entry);
     else {
       document.getElementById("neighbours").hidden = true;
-      this.tell(isolated(key), " is not among the rows drawn.");
+      this.setStatus(isolated(key), " is not among the rows shown.");
     }
     document.getElementById("search").scrollIntoView();
   }
@@ -62,7 +62,7 @@ class Search {
     document.getElementById("neighbours").hidden = false;
     document.getElementById("sought").replaceChildren(pictured(entry.key), ` in ${entry.side.toUpperCase()}`);
     const partner = document.getElementById("partner");
-    if (entry.partner === null) partner.textContent = "No match was found for it.";
+    if (entry.partner === null) partner.textContent = "It is unmatched.";
     else partner.replaceChildren("Its partner: ", pictured(entry.partner), `, confidence ${entry.confidence.toFixed(2)}.`);
     SIDES.forEach((side, number) => {
       document.getElementById(`near-${side}`).replaceChildren(...lists[number].map((near) => {
@@ -85,11 +85,11 @@ class Search {
     return { search: this.input.value, side: this.shown?.side, key: this.shown?.key };
   }
 
-  async restore(told) {
-    this.input.value = told.get("search") ?? "";
+  async restore(state) {
+    this.input.value = state.get("search") ?? "";
     if (this.input.value) await this.suggest();
-    const side = SIDES.find((each) => each === told.get("side"));
-    const entry = side && await attempt(() => this.source.lookUp(side, told.get("key") ?? ""));
+    const side = SIDES.find((each) => each === state.get("side"));
+    const entry = side && await attempt(() => this.source.lookUp(side, state.get("key") ?? ""));
     if (entry) await this.show(entry);
   }
 }

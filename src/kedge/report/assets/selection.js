@@ -1,7 +1,7 @@
 "use strict";
-/* Rows that were selected: inside an area drawn on a picture, or of one colour. */
+/* Selected rows: inside an area drawn on a picture, or of one colour. */
 
-const MOST_CORNERS = 60;
+const MAX_CORNERS = 60;
 
 /* Of the rows of X and of Y, 1 for those selected; a pair is selected by either of its rows. */
 function selectedRows({ keys, pairs }, holds) {
@@ -20,25 +20,25 @@ function isInside(x, y, corners) {
   return inside;
 }
 
-/* The corners of what was drawn by lasso or as a box, in whole numbers, and not too many to send. */
+/* The corners of what was drawn by lasso or as a box, in whole numbers, and few enough for an address. */
 function cornersOf({ lassoPoints, range }) {
   const [xs, ys] = lassoPoints
     ? [lassoPoints.x, lassoPoints.y]
     : [[range.x[0], range.x[1], range.x[1], range.x[0]], [range.y[0], range.y[0], range.y[1], range.y[1]]];
-  const stride = Math.ceil(xs.length / MOST_CORNERS);
+  const stride = Math.ceil(xs.length / MAX_CORNERS);
   return xs.map((x, place) => [Math.round(x), Math.round(ys[place])]).filter((_, place) => place % stride === 0);
 }
 
-/* What was selected in words, with a way back, at the picture and at the table. */
-function tellSelected({ keys, pairs }, selected) {
+/* Describe the selection, with a button to clear it, at the picture and at the table. */
+function describeSelection({ keys, pairs }, selected) {
   const count = (rows) => rows.reduce((sum, each) => sum + each, 0);
-  const told = (number, one, many) => `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
+  const counted = (number, one, many) => `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
   document.querySelectorAll(".selected").forEach((line) => {
     line.hidden = !selected;
     if (!selected) return;
     const both = count(selected[0].slice(0, pairs));
-    const alone = count(selected[0]) + count(selected[1]) - 2 * both;
-    const of = keys.some((each) => each.length > pairs) ? ` and ${told(alone, "row in no pair", "rows in no pair")}` : "";
-    line.querySelector("span").textContent = `${told(both, "pair", "pairs")}${of} selected`;
+    const unmatched = count(selected[0]) + count(selected[1]) - 2 * both;
+    const of = keys.some((each) => each.length > pairs) ? ` and ${counted(unmatched, "unmatched row", "unmatched rows")}` : "";
+    line.querySelector("span").textContent = `${counted(both, "pair", "pairs")}${of} selected`;
   });
 }

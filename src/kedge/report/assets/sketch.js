@@ -1,9 +1,9 @@
 "use strict";
-/* The points as they will be drawn first, at once: the library that lets one point at them takes its time to load. */
+/* The points as they will be drawn first, at once: the library that makes them interactive takes a while to load. */
 
 const SHADES = 36; // points of one shade are drawn together
 
-/* Draw both spaces on plain canvases; gives a function that takes them away. */
+/* Draw both spaces on plain canvases; returns a function that removes them. */
 function sketch(data) {
   const { places } = data.views[data.shown];
   const hues = huesOf(data, places);
@@ -18,7 +18,7 @@ function sketch(data) {
     pen.scale(devicePixelRatio, devicePixelRatio);
     pen.translate(width / 2, height / 2);
     const [xs, ys] = [places[2 * number], places[2 * number + 1]];
-    const shades = Array.from({ length: SHADES + 1 }, () => new Path2D()); // the last is for rows in no pair
+    const shades = Array.from({ length: SHADES + 1 }, () => new Path2D()); // the last is for unmatched rows
     const [scale, radius] = [Math.min(width, height) / 2 / REACH, sizeOfPoints(xs.length) / 2];
     xs.forEach((x, row) => {
       const shade = shades[row < data.pairs ? Math.floor(hues[row] * SHADES) : SHADES];
@@ -28,7 +28,7 @@ function sketch(data) {
     });
     shades.reverse().forEach((shade, before) => {
       pen.globalAlpha = before ? 0.8 : 0.6;
-      pen.fillStyle = before ? inHue((360 * (SHADES - before + 0.5)) / SHADES) : colour("alone");
+      pen.fillStyle = before ? inHue((360 * (SHADES - before + 0.5)) / SHADES) : colour("unmatched");
       pen.fill(shade);
     });
     plot.after(canvas);

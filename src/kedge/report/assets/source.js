@@ -1,10 +1,10 @@
 "use strict";
 /* Where the page gets what it shows: packed inside the file, or, live, from the server that serves it.
-   Both answer alike: `find(text)` gives entries {side, row, key, place, partner, confidence} (`place` is the number among
+   Both have the same methods: `find(text)` returns entries {side, row, key, place, partner, confidence} (`place` is the number among
    the rows drawn, or null), and `neighbours(entry)` a list of them for X and one for Y, with `percent`. */
 
 const SIDES = ["x", "y"];
-const MOST_HITS = 12;
+const MAX_HITS = 12;
 const REACH = 4095 * 1.06; // the places are whole numbers up to 4095
 const fold = (text) => text.normalize("NFKC").toLocaleLowerCase();
 
@@ -25,8 +25,8 @@ class PackedSource {
     this.data = data;
   }
 
-  /* Keys that fit to the letter, or but for case and the like, or at the beginning, or somewhere, in this order; X and Y
-     in turns, so that neither crowds the other out. */
+  /* Keys that match exactly, or except for case and the like, or at the beginning, or anywhere, in this order; X and Y in
+     turn, so that neither crowds the other out. */
   async find(text) {
     this.folded ??= this.data.keys.map((keys) => keys.map(fold));
     const typed = text.trim();
@@ -40,11 +40,11 @@ class PackedSource {
         const exact = this.data.keys[number][row] === typed;
         const fit = exact ? 0 : key === sought ? 1 : place === 0 ? 2 : 3;
         counts[fit] += 1;
-        if (counts[fit] <= MOST_HITS) hits.push({ fit, count: counts[fit], number, row });
+        if (counts[fit] <= MAX_HITS) hits.push({ fit, count: counts[fit], number, row });
       });
     });
     hits.sort((one, other) => one.fit - other.fit || one.count - other.count || one.number - other.number);
-    return hits.slice(0, MOST_HITS).map(({ number, row }) => this.entry(number, row));
+    return hits.slice(0, MAX_HITS).map(({ number, row }) => this.entry(number, row));
   }
 
   /* The entry of a key of X or Y, if it is here. */
@@ -54,7 +54,7 @@ class PackedSource {
     return this.rows[number].has(key) ? this.entry(number, this.rows[number].get(key)) : undefined;
   }
 
-  /* Neighbours are most of what is packed, and unpacked when somebody asks for the first. */
+  /* Neighbours are most of the data, and are only unpacked when the first is asked for. */
   async neighbours(entry) {
     this.near ??= unpacked("near").then(JSON.parse);
     const { within, across } = await this.near;
@@ -102,18 +102,18 @@ class LiveSource {
     return this.ask("view", form);
   }
 
-  /* The places of the rows drawn in a layout that takes its time; until it is computed, null. */
+  /* The places of the rows drawn in a layout that takes a while; null until it is computed. */
   async layout() {
     return this.ask("layout", {});
   }
 
   async ask(what, parameters) {
     const answer = await fetch(`/${what}?${new URLSearchParams(parameters)}`).catch(() => {
-      throw new Error("kedge explore does not answer any more; start it again, and reload this page.");
+      throw new Error("kedge explore has stopped; start it again and reload this page.");
     });
-    const told = await answer.json();
-    if (!answer.ok) throw new Error(told.error);
-    return told;
+    const result = await answer.json();
+    if (!answer.ok) throw new Error(result.error);
+    return result;
   }
 
   entry(number, place) {

@@ -1,8 +1,8 @@
 "use strict";
-/* The two spaces side by side; what is pointed at on one side lights up on the other. */
+/* The two spaces side by side; the partner of the row pointed at lights up on the other side. */
 
-const MOST_WITHOUT_WEBGL = 3000;
-const WAIT = 1000; // between questions whether a layout is computed, in milliseconds
+const MAX_WITHOUT_WEBGL = 3000;
+const WAIT = 1000; // milliseconds between questions whether a layout is computed
 
 class Spaces {
   constructor(source, onPick, onSelect) {
@@ -22,9 +22,9 @@ class Spaces {
     this.ranges = this.whole();
     const webgl = document.createElement("canvas").getContext("webgl");
     this.type = webgl ? "scattergl" : "scatter";
-    // Drawing every point without WebGL takes seconds: every so many are enough then.
-    const most = Math.max(...this.data.keys.map((keys) => keys.length));
-    this.stride = webgl ? 1 : Math.ceil(most / MOST_WITHOUT_WEBGL);
+    // Drawing every point without WebGL takes seconds, so only some are drawn.
+    const rows = Math.max(...this.data.keys.map((keys) => keys.length));
+    this.stride = webgl ? 1 : Math.ceil(rows / MAX_WITHOUT_WEBGL);
     this.colourings = colouringsOf(this.data, huesOf(this.data, this.views[this.shown].places));
     this.colouring = this.colourings[0];
     this.landmarks = new Landmarks(this.plots, this.data);
@@ -81,19 +81,19 @@ class Spaces {
     });
   }
 
-  /* Show a view; one that takes its time is computed first. */
+  /* Show a view; one that takes a while is computed first. */
   async show(number) {
     const question = ++this.questions;
     const view = this.views[number];
     if (!view.places) {
-      this.tell(`Computing: ${view.told} This takes a minute or more where rows are many.`);
+      this.describe(`Computing ${view.description} This takes a minute or more for many rows.`);
       const places = await attempt(() => this.computed());
       if (places) view.places = places;
       if (question !== this.questions) return;
-      this.tell(places ? "It is computed." : "");
+      this.describe(places ? "Done." : "");
     }
     if (view.places) this.shown = number;
-    else this.listViews(); // as it was before
+    else this.listViews(); // back to the one shown
     this.see(this.whole());
   }
 
@@ -140,7 +140,7 @@ class Spaces {
   select(choice) {
     this.choice = choice;
     this.selected = choice && selectedRows(this.data, this.holding(choice));
-    tellSelected(this.data, this.selected);
+    describeSelection(this.data, this.selected);
     this.onSelect(this.selected);
     this.draw();
     this.onChange();
@@ -155,7 +155,7 @@ class Spaces {
 
   draw() {
     const places = this.places();
-    const { value, scale, most } = this.colouring;
+    const { value, scale, max } = this.colouring;
     this.plots.forEach((plot, number) => {
       const [xs, ys] = [places[2 * number], places[2 * number + 1]];
       const size = sizeOfPoints(xs.length / this.stride);
@@ -178,8 +178,8 @@ class Spaces {
         plot,
         [
           trace(faint, { color: colour("line"), opacity: 0.5 }),
-          trace(grey, { color: colour("alone"), opacity: 0.6 }),
-          trace(coloured, { opacity: 0.8, color: values, colorscale: scale(), cmin: 0, cmax: most }),
+          trace(grey, { color: colour("unmatched"), opacity: 0.6 }),
+          trace(coloured, { opacity: 0.8, color: values, colorscale: scale(), cmin: 0, cmax: max }),
         ],
         lookOfChart({ visible: false, range: [...x] }, { visible: false, range: [...y], scaleanchor: "x" }, {
           margin: { l: 0, r: 0, t: 0, b: 0 }, annotations: this.notes(number), selections: [],
@@ -191,7 +191,7 @@ class Spaces {
     });
     this.landmarks.draw(places, this.selected);
     showLegend(this.colouring, this.choice, (choice) => this.select(choice));
-    document.getElementById("view-told").textContent = this.views[this.shown].told ?? "";
+    document.getElementById("view-description").textContent = this.views[this.shown].description ?? "";
     document.getElementById("whole").disabled = this.isWhole();
   }
 
@@ -208,7 +208,7 @@ class Spaces {
       const range = (axis) => [change[`${axis}axis.range[0]`], change[`${axis}axis.range[1]`]];
       const ranges = [...this.ranges];
       ranges[number] = { x: range("x"), y: range("y") };
-      // What can be compared is looked at in the same place.
+      // Views that can be compared zoom together.
       if (this.shown > 0) ranges[1 - number] = ranges[number];
       this.see(ranges);
     });
@@ -219,13 +219,13 @@ class Spaces {
   light(entry) {
     this.lit = { number: SIDES.indexOf(entry.side), row: entry.place };
     this.plots.forEach((plot, number) => Plotly.relayout(plot, { annotations: this.notes(number) }));
-    const parts = [pictured(entry.key), entry.partner === null ? ` (${entry.side.toUpperCase()}) has no match` : " = "];
+    const parts = [pictured(entry.key), entry.partner === null ? ` (${entry.side.toUpperCase()}) is unmatched` : " = "];
     if (entry.partner !== null) parts.push(pictured(entry.partner), ` (confidence ${entry.confidence.toFixed(2)})`);
-    if (entry.place === null) parts.push("; not among the rows drawn");
-    this.tell(...parts);
+    if (entry.place === null) parts.push("; not among the rows shown");
+    this.describe(...parts);
   }
 
-  tell(...parts) {
+  describe(...parts) {
     document.getElementById("pointed").replaceChildren(...parts);
   }
 
@@ -240,36 +240,36 @@ class Spaces {
     }];
   }
 
-  /* What is looked at, as text by name; what is so from the start is left out. */
+  /* The state as text by name, without what is as at the start. */
   look() {
-    const told = {};
-    if (this.shown >= this.data.views.length) told.anchors = this.asked;
-    else if (this.shown !== this.data.shown) told.view = this.views[this.shown].name;
-    if (this.colouring !== this.colourings[0]) told.colour = this.colouring.name;
-    if (!this.landmarks.wanted) told.names = "off";
-    if (!this.isWhole()) told.part = this.ranges.flatMap(({ x, y }) => [...x, ...y]).map(Math.round).join(" ");
-    if (this.choice && "line" in this.choice) told.only = `${this.choice.line} ${this.choice.colour}`;
-    else if (this.choice) told.area = [SIDES[this.choice.number], ...this.choice.corners.flat(), this.choice.view].join(" ");
-    return told;
+    const state = {};
+    if (this.shown >= this.data.views.length) state.anchors = this.asked;
+    else if (this.shown !== this.data.shown) state.view = this.views[this.shown].name;
+    if (this.colouring !== this.colourings[0]) state.colour = this.colouring.name;
+    if (!this.landmarks.wanted) state.names = "off";
+    if (!this.isWhole()) state.part = this.ranges.flatMap(({ x, y }) => [...x, ...y]).map(Math.round).join(" ");
+    if (this.choice && "line" in this.choice) state.only = `${this.choice.line} ${this.choice.colour}`;
+    else if (this.choice) state.area = [SIDES[this.choice.number], ...this.choice.corners.flat(), this.choice.view].join(" ");
+    return state;
   }
 
-  /* Show again what `look` gave. The address may come from anywhere: what does not fit is passed over. */
-  async restore(told) {
-    document.getElementById("names").checked = this.landmarks.wanted = told.get("names") !== "off";
-    this.colouring = this.colourings.find(({ name }) => name === told.get("colour")) ?? this.colourings[0];
+  /* Restore what `look` returned. The address may come from anywhere: what does not fit is ignored. */
+  async restore(state) {
+    document.getElementById("names").checked = this.landmarks.wanted = state.get("names") !== "off";
+    this.colouring = this.colourings.find(({ name }) => name === state.get("colour")) ?? this.colourings[0];
     document.getElementById("colour").value = this.colouring.name;
-    const named = this.views.findIndex(({ name }) => name === told.get("view"));
+    const named = this.views.findIndex(({ name }) => name === state.get("view"));
     const number = named < 0 ? this.data.shown : named;
-    if (told.has("anchors") && this.source.view) await this.ask(told.get("anchors"));
+    if (state.has("anchors") && this.source.view) await this.ask(state.get("anchors"));
     else if (number !== this.shown) await this.show(number);
     this.listViews();
-    const part = (told.get("part") ?? "").split(" ").map(Number);
+    const part = (state.get("part") ?? "").split(" ").map(Number);
     this.ranges = part.length === 8 && part.every(Number.isFinite)
       ? [0, 4].map((from) => ({ x: part.slice(from, from + 2), y: part.slice(from + 2, from + 4) }))
       : this.whole();
-    const choice = this.onlyIn(told.get("only") ?? "") ?? this.areaIn(told.get("area") ?? "");
+    const choice = this.onlyIn(state.get("only") ?? "") ?? this.areaIn(state.get("area") ?? "");
     if (choice || this.choice) this.select(choice ?? null);
-    else if (told.size) this.draw();
+    else if (state.size) this.draw();
   }
 
   onlyIn(text) {
@@ -280,8 +280,8 @@ class Spaces {
   areaIn(text) {
     const [, side, numbers, view] = text.match(/^([xy]) ((?:-?\d+ )+)(.+)$/) ?? [];
     if (!this.views.find(({ name, places }) => name === view && places)) return undefined;
-    const flat = numbers.trim().split(" ").map(Number);
-    const corners = Array.from({ length: Math.floor(flat.length / 2) }, (_, place) => flat.slice(2 * place, 2 * place + 2));
+    const coordinates = numbers.trim().split(" ").map(Number);
+    const corners = Array.from({ length: Math.floor(coordinates.length / 2) }, (_, place) => coordinates.slice(2 * place, 2 * place + 2));
     return { number: SIDES.indexOf(side), view, corners };
   }
 }

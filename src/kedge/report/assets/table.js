@@ -1,7 +1,7 @@
 "use strict";
-/* What was found, as a table to sort, filter and take away. */
+/* What was found, as a table to sort, filter and download. */
 
-const ROWS_A_PAGE = 25;
+const ROWS_PER_PAGE = 25;
 const MINUTE = 60_000;
 const WORDS = new Intl.Collator(undefined, { numeric: true });
 
@@ -43,7 +43,7 @@ class FoundTable {
       pairs: { columns: ["x", "y", "confidence", ...judged], rows: pairs },
       anchors: { columns: ["x", "y", "confidence", "kind", ...judged], rows: anchors },
       seeds: { columns: ["x", "y", "found", "rows closer", "verdict"], rows: data.seeds },
-      alone: {
+      unmatched: {
         columns: ["x", "y"],
         rows: [...data.keys[0].slice(data.pairs).map((key) => [key, ""]), ...data.keys[1].slice(data.pairs).map((key) => ["", key])],
       },
@@ -56,10 +56,10 @@ class FoundTable {
     const { columns, rows } = this.table;
     const confidence = columns.indexOf("confidence");
     const text = fold(form.get("text").trim());
-    const least = Number(form.get("least"));
-    this.controls.querySelector(".least").hidden = confidence < 0;
+    const min = Number(form.get("min"));
+    this.controls.querySelector(".min-confidence").hidden = confidence < 0;
     this.chosen = rows.filter((row) => (
-      (!this.selected || this.selected.some((keys, column) => keys.has(row[column]))) && (confidence < 0 || row[confidence] >= least) && (!text || fold(row[0]).includes(text) || fold(row[1]).includes(text))
+      (!this.selected || this.selected.some((keys, column) => keys.has(row[column]))) && (confidence < 0 || row[confidence] >= min) && (!text || fold(row[0]).includes(text) || fold(row[1]).includes(text))
     ));
     if (this.sorting) {
       const { column, direction } = this.sorting;
@@ -82,7 +82,7 @@ class FoundTable {
       button.type = "button";
       button.textContent = name;
       button.addEventListener("click", () => {
-        // Figures are sorted greatest first, words from the beginning of the alphabet; again: the other way round.
+        // Confidence is sorted largest first, all else in ascending order; a second press reverses the order.
         this.sorting = { column, direction: -sorted || (name === "confidence" ? -1 : 1) };
         this.fill();
         this.onChange();
@@ -95,15 +95,15 @@ class FoundTable {
   }
 
   turn(page) {
-    const pages = Math.max(1, Math.ceil(this.chosen.length / ROWS_A_PAGE));
+    const pages = Math.max(1, Math.ceil(this.chosen.length / ROWS_PER_PAGE));
     this.page = Math.min(Math.max(page, 0), pages - 1);
-    const from = this.page * ROWS_A_PAGE;
-    const shown = this.chosen.slice(from, from + ROWS_A_PAGE);
+    const from = this.page * ROWS_PER_PAGE;
+    const shown = this.chosen.slice(from, from + ROWS_PER_PAGE);
     document.querySelector("#table tbody").replaceChildren(...shown.map((row) => this.line(row)));
     const count = this.chosen.length.toLocaleString("en");
     document.getElementById("range").textContent = shown.length
       ? `${(from + 1).toLocaleString("en")} to ${(from + shown.length).toLocaleString("en")} of ${count}`
-      : "None.";
+      : "No rows.";
     document.getElementById("before").disabled = this.page === 0;
     document.getElementById("after").disabled = this.page === pages - 1;
   }
@@ -124,26 +124,26 @@ class FoundTable {
     return line;
   }
 
-  /* Show only what is selected: rows of X and of Y with a 1; null shows all again. */
+  /* Show only selected rows, those of X and of Y with a 1; null shows all again. */
   follow(selected) {
     this.selected = selected && selected.map((rows, number) => new Set(this.data.keys[number].filter((_, row) => rows[row])));
     this.fill();
   }
 
   look() {
-    const { table, text, least } = Object.fromEntries(new FormData(this.controls));
+    const { table, text, min } = Object.fromEntries(new FormData(this.controls));
     const { column, direction } = this.sorting ?? {};
     const sort = this.sorting ? `${direction < 0 ? "-" : ""}${this.table.columns[column]}` : "";
-    return { table: table === "pairs" ? "" : table, with: text, least, sort };
+    return { table: table === "pairs" ? "" : table, with: text, min, sort };
   }
 
-  async restore(told) {
-    const { table, text, least } = this.controls.elements;
-    table.value = told.get("table") ?? "pairs";
+  async restore(state) {
+    const { table, text, min } = this.controls.elements;
+    table.value = state.get("table") ?? "pairs";
     if (!table.value) table.value = "pairs"; // there is no such table
-    text.value = told.get("with") ?? "";
-    least.value = told.get("least") ?? "";
-    const [, down, name] = (told.get("sort") ?? "").match(/^(-?)(.+)$/) ?? [];
+    text.value = state.get("with") ?? "";
+    min.value = state.get("min") ?? "";
+    const [, down, name] = (state.get("sort") ?? "").match(/^(-?)(.+)$/) ?? [];
     const column = this.tables[table.value].columns.indexOf(name);
     this.sorting = column < 0 ? null : { column, direction: down ? -1 : 1 };
     this.fill();

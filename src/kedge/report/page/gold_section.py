@@ -1,0 +1,54 @@
+"""What the page shows of a run against gold pairs: a table of scores, and whether confidence is calibrated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kedge.estimators import AnchorDiscovery
+from kedge.tasks import SCORE_NAMES, Evaluation, Truth, as_percent, calibration_error, reliability
+
+_BINS = 20
+
+
+@dataclass(frozen=True)
+class GoldComparison:
+    """A run against gold pairs, and a sentence about it, if there is one to say."""
+
+    evaluation: Evaluation
+    truth: Truth
+    note: str = ""
+
+
+def gold_words(gold: GoldComparison) -> dict[str, Any]:
+    """The words and figures, for the template."""
+    return {
+        "note": gold.note,
+        "columns": list(SCORE_NAMES.values()),
+        "rows": gold.evaluation.table(),
+        "anchors_exact": as_percent(gold.evaluation.anchors_exact),
+        "precision": as_percent(gold.evaluation.pairs_precision),
+        "recall": as_percent(gold.evaluation.pairs_recall),
+        "complete": gold.truth.complete,
+    }
+
+
+def reliability_data(discovery: AnchorDiscovery, truth: Truth) -> dict[str, Any]:
+    """Mean confidence against the share that is right, by bins, with the Wilson interval of each share."""
+    from scipy.stats import binomtest  # takes most of a second to load
+
+    judged = [
+        (confidence, right)
+        for pair, confidence in zip(discovery.pair_keys_, discovery.pair_confidence_.tolist(), strict=True)
+        if (right := truth.judge(pair)) is not None
+    ]
+    confidences, rights = np.array(judged, dtype=np.float32).reshape(-1, 2).T
+    table = reliability(confidences, rights.astype(bool), _BINS)
+    bins = []
+    for count, confidence, right in table.T.tolist():
+        if count:
+            low, high = binomtest(round(right), round(count)).proportion_ci(method="wilson")
+            bins.append([round(value, 4) for value in (confidence / count, right / count, low, high)] + [int(count)])
+    return {"bins": bins, "error": round(calibration_error(table), 4)}

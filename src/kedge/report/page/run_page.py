@@ -1,0 +1,121 @@
+"""The page of a run: one HTML file that needs nothing else, or the same for a server to send."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kedge.estimators import AnchorDiscovery
+from kedge.report.page.gold_section import GoldComparison
+from kedge.report.page.rendering import as_json, asset, plotly_script, render, require_page_target, require_plotly
+from kedge.report.page.run_data import data_of, layout_view, neighbours_of
+from kedge.report.page.run_words import words_of
+from kedge.report.picture.neighbourhoods import Neighbourhoods
+from kedge.report.picture.projection import draw_sample
+from kedge.report.picture.tsne import lay_out
+from kedge.spaces.atomic import atomic_path
+from kedge.spaces.conversion import SpaceLike
+from kedge.tasks import Rehearsal
+
+MAX_ROWS = 20_000
+"""The page shows at most this many rows of a space."""
+
+_SCRIPTS = (
+    "source.js",
+    "keys.js",
+    "charts.js",
+    "colours.js",
+    "sketch.js",
+    "landmarks.js",
+    "selection.js",
+    "spaces.js",
+    "search.js",
+    "table.js",
+    "look.js",
+    "main.js",
+)
+# Nothing may be fetched from anywhere; Plotly makes functions of strings for WebGL, and styles for itself.
+_SEALED = "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:"
+
+
+def write_report(
+    path: str | Path,
+    discovery: AnchorDiscovery,
+    x: SpaceLike,
+    y: SpaceLike,
+    *,
+    gold: GoldComparison | None = None,
+    rehearsal: Rehearsal | None = None,
+    labels: Mapping[str, str] | None = None,
+    layout: bool = False,
+    run: str = "RUN",
+    max_rows: int = MAX_ROWS,
+) -> None:
+    """Write a page that shows a run and needs neither network nor any other file.
+
+    Parameters
+    ----------
+    path : path
+        File to write; complete or not at all.
+    discovery, x, y
+        A fitted discovery and the spaces it was fitted on.
+    gold : GoldComparison, optional
+        How the run compares with gold pairs.
+    rehearsal : Rehearsal, optional
+        What searches would lose if X's model replaced Y's.
+    labels : mapping, optional
+        Labels by key, of rows of X, Y or both, that points can be coloured by.
+    layout : bool
+        Whether to show both spaces by t-SNE too, which takes a minute or more for many rows.
+    run : str
+        The run folder, for the commands that the page suggests.
+    max_rows : int
+        The page shows at most this many rows of a space; of larger spaces, a random sample.
+    """
+    path = Path(path)
+    require_page_target(path)
+    discovery, x, y = discovery.in_texts(x, y)
+    sample = draw_sample(discovery, x, y, max_rows)
+    data = data_of(discovery, x, y, sample, gold, labels)
+    drawn_x, drawn_y = x.take(sample.rows_x), y.take(sample.rows_y)
+    if layout:
+        data["views"].append(layout_view(lay_out(discovery, drawn_x, drawn_y)))
+    near = neighbours_of(Neighbourhoods(discovery, drawn_x, drawn_y), (len(drawn_x), len(drawn_y)))
+    page = _render(
+        words_of(discovery, x, y, sample, gold, run, rehearsal),
+        live=False,
+        policy=_SEALED,
+        contents=_packed(as_json(data)),
+        packages=[
+            {"name": "plotly", "text": _packed(plotly_script())},
+            {"name": "near", "text": _packed(as_json(near))},
+        ],
+        addresses=[],
+    )
+    with atomic_path(path) as temporary:
+        temporary.write_text(page, encoding="utf-8")
+
+
+def live_page(words: dict[str, Any]) -> str:
+    """The page for a server that has the library at `/plotly.js` and the data at `/contents.json`."""
+    policy = _SEALED.replace("script-src", "connect-src 'self'; script-src 'self'")
+    if words["images"]:
+        policy = policy.replace("img-src", "img-src 'self'")
+    return _render(words, live=True, policy=policy, contents=None, packages=[], addresses=["/plotly.js"])
+
+
+def _render(words: dict[str, Any], **technical: Any) -> str:
+    """The page of a run, with our scripts."""
+    require_plotly()
+    from markupsafe import Markup
+
+    scripts = [Markup(asset(name)) for name in _SCRIPTS]
+    return render("page.html", **words, **technical, scripts=scripts)
+
+
+def _packed(text: str) -> str:
+    """Compressed, in letters that HTML leaves alone; the same text gives the same letters."""
+    return base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()

@@ -1,0 +1,71 @@
+"""Search by key: the rows of Y that are likeliest the same item as a row of X."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from kedge.errors import InputError
+from kedge.estimators import AnchorDiscovery
+from kedge.matching import top_k
+from kedge.spaces.conversion import SpaceLike, as_space
+from kedge.spaces.embeddings import Key
+from kedge.tasks.row_transforms import transform_rows
+
+# The last shared coordinates hold what a row loses whatever it is compared with; the others have a direction.
+_PER_ROW = 2
+
+
+class Neighbour(NamedTuple):
+    """A key of Y, and how it compares with the query.
+
+    `similarity`, from -1 to 1, is the cosine of the two in weighted canonical coordinates; `log_likelihood_ratio`, in
+    nats, says how much likelier it is that the two are one item than two, and is what neighbours are ranked by.
+    """
+
+    key: Key
+    similarity: float
+    log_likelihood_ratio: float
+
+
+class Ranked(NamedTuple):
+    """Of q queries, the nearest rows (q, k), their cosines (q, k) and log likelihood ratios (q, k); likeliest first."""
+
+    rows: Tensor
+    similarity: Tensor
+    log_likelihood_ratio: Tensor
+
+
+def search(
+    discovery: AnchorDiscovery, x: SpaceLike, y: SpaceLike, keys: Sequence[Key], k: int = 5
+) -> dict[Key, list[Neighbour]]:
+    """The k rows of Y that are likeliest one item with each key of X, likeliest first.
+
+    They are ranked by the inner product of shared coordinates, the log likelihood ratio of a pair. Their `similarity`
+    is a cosine, which is easier to read and nearly the same order. Spaces are given as to `AnchorDiscovery.fit`.
+    """
+    if k < 1:
+        raise InputError(f"k must be at least 1, got {k}")
+    space_x, space_y = as_space(x, "x"), as_space(y, "y")
+    queries = torch.from_numpy(discovery.x_.shared(space_x.take(space_x.rows(keys))))
+    found = rank(queries, transform_rows(discovery.y_.shared, space_y.vectors), k)
+    return {
+        key: [Neighbour(space_y.keys[row], *figures) for row, *figures in zip(*near, strict=True)]
+        for key, *near in zip(keys, *(part.tolist() for part in found), strict=True)
+    }
+
+
+def rank(queries: Tensor, targets: Tensor, k: int) -> Ranked:
+    """The k targets (m, c) that are likeliest one item with each query (q, c), both in shared coordinates."""
+    ratios, rows = top_k(queries, targets, k)
+    left, right = queries[:, :-_PER_ROW], targets[:, :-_PER_ROW]
+    tiny = torch.finfo(queries.dtype).tiny
+    length = left.norm(dim=1)
+    cosines = torch.empty_like(ratios)
+    for place in range(rows.shape[1]):  # one neighbour of all queries at a time: little memory
+        near = right[rows[:, place]]
+        cosines[:, place] = (left * near).sum(dim=1) / (length * near.norm(dim=1)).clamp_min(tiny)
+    return Ranked(rows, cosines.clamp_(-1, 1), ratios)

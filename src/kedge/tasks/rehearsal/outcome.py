@@ -1,0 +1,153 @@
+"""What a rehearsal found: metrics in each direction, or the discovery's own estimate where nothing was measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, get_args
+
+from kedge.errors import InputError
+from kedge.judging.health import Interval
+from kedge.tasks.rehearsal.metrics import DirectionResult, as_text
+
+DIRECTION_NAMES = {
+    "translated_queries": "translated queries",
+    "translated_index": "translated index",
+    "given_queries": "translated index, your queries",
+}
+"""What tables call the directions of a `Rehearsal`."""
+
+MIN_PAIRS = 10
+"""With fewer known pairs nothing is measured, and what the discovery held out has to do."""
+
+MIN_TEXTS = 100
+"""In an index of fewer texts the right ones would be found by chance too often for the result to mean anything."""
+
+Metric = Literal["self_recall_1", "self_recall_10", "overlap", "ndcg"]
+Direction = Literal["both", "queries", "index"]
+
+_MEASURED_IN: dict[Direction, tuple[str, ...]] = {
+    "both": tuple(DIRECTION_NAMES),
+    "queries": ("translated_queries",),
+    "index": ("translated_index", "given_queries"),
+}
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """How a map does on the pairs that the discovery held out: the mean reciprocal rank of the partner among at most
+    some 5,000 rows, and the share of its ten neighbours that is found; None where there were too few pairs.
+    """
+
+    mrr: float | None
+    overlap: float | None
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What the discovery itself reports, which stands in for a measurement where there are no known pairs.
+
+    `translated_queries` is for the map that `translate` uses, `translated_index` for that of `translate_back`.
+    `meaningful`: whether these figures mean anything; `caveat` is a sentence on how far to trust them.
+    """
+
+    translated_queries: HeldOut
+    translated_index: HeldOut
+    meaningful: bool
+    caveat: str
+
+    def table(self) -> list[tuple[str, ...]]:
+        """The rows of a table for people: a direction, mean reciprocal rank, overlap."""
+        held_out = {"translated_queries": self.translated_queries, "translated_index": self.translated_index}
+        return [(DIRECTION_NAMES[name], as_text(each.mrr), as_text(each.overlap)) for name, each in held_out.items()]
+
+
+class LowestMetric(NamedTuple):
+    """The lowest value of a metric, and the direction that has it; both by the names of their fields."""
+
+    metric: str
+    direction: str
+    value: float
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """What searches would lose if the model were changed.
+
+    `pairs` is the number of known pairs it was measured on. Of these, `found` are also among the pairs that the run
+    found and learnt from, so they are easier than others. A further `seeds` known pairs were left out, since they share
+    a row with a seed. A direction is None where it was not measured, `given_queries` where no queries were given.
+    `held_out` is what the discovery itself reports.
+    """
+
+    pairs: int
+    seeds: int
+    found: int
+    translated_queries: DirectionResult | None
+    translated_index: DirectionResult | None
+    given_queries: DirectionResult | None
+    held_out: Estimate
+
+    @property
+    def is_estimate(self) -> bool:
+        """Whether nothing was measured, so that `held_out` is all there is."""
+        return self.translated_queries is None
+
+    @property
+    def directions(self) -> dict[str, DirectionResult]:
+        """The directions that were measured, by name."""
+        named = {name: getattr(self, name) for name in DIRECTION_NAMES}
+        return {name: result for name, result in named.items() if result is not None}
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Sentences on what the metrics leave out, if there is something to say."""
+        if self.is_estimate:
+            return ()
+        remarks = []
+        if self.translated_index is None:
+            remarks.append(f"The translated index was not measured: that takes at least {MIN_TEXTS} known texts.")
+        if self.found:
+            overlap = self.held_out.translated_queries.overlap
+            honest = "" if overlap is None else f" (translated queries, on pairs it held out: overlap@10 {overlap:.3f})"
+            remarks.append(
+                f"The run found {self.found} of these pairs itself and learnt from them; other texts lose more{honest}."
+            )
+        return tuple(remarks)
+
+    def table(self) -> list[tuple[str, ...]]:
+        """The rows of a table for people: a direction, numbers of queries and of rows in the index, metrics."""
+        return [
+            (DIRECTION_NAMES[name], f"{result.queries}", f"{result.index}", *map(_as_cell, result.metrics.in_order()))
+            for name, result in self.directions.items()
+        ]
+
+    def lowest(self, metric: Metric = "self_recall_10", direction: Direction = "both") -> LowestMetric | None:
+        """The lowest value of a metric over the directions that were measured: over both, or in one.
+
+        In an estimate the mean reciprocal rank stands in for "self_recall_10", which is hardly ever below it, and
+        nothing can stand in for "self_recall_1" and "ndcg". None where there is no such value.
+        """
+        if metric not in get_args(Metric):
+            raise InputError(f"metric must be one of {', '.join(get_args(Metric))}, got {metric!r}")
+        if direction not in _MEASURED_IN:
+            raise InputError(f"direction must be one of {', '.join(_MEASURED_IN)}, got {direction!r}")
+        values = [each for each in self._values(metric) if each.direction in _MEASURED_IN[direction]]
+        return min(values, key=lambda each: each.value, default=None)
+
+    def _values(self, metric: Metric) -> list[LowestMetric]:
+        """The value of a metric in each direction, as far as it is known."""
+        field: str = metric
+        if not self.is_estimate:
+            intervals = {name: getattr(result.metrics, metric) for name, result in self.directions.items()}
+            values = {name: interval and interval.estimate for name, interval in intervals.items()}
+        elif metric in ("self_recall_10", "overlap") and self.held_out.meaningful:
+            field = "mrr" if metric == "self_recall_10" else metric
+            sides = ("translated_queries", "translated_index")
+            values = {name: getattr(getattr(self.held_out, name), field) for name in sides}
+        else:
+            values = {}
+        return [LowestMetric(field, name, value) for name, value in values.items() if value is not None]
+
+
+def _as_cell(interval: Interval | None) -> str:
+    return f"{interval.estimate:.3f} ({interval.low:.3f} to {interval.high:.3f})" if interval else "-"

@@ -1,0 +1,135 @@
+"""Which of several runs to trust: by their own verdicts and how far they agree, or by gold pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import harmonic_mean
+from typing import Any, Literal, NamedTuple
+
+from kedge.judging.health import Health
+from kedge.tasks.evaluation import as_percent
+from kedge.tasks.run_comparison.agreement import PairAgreement
+
+# Two runs agree if at least this share of the pairs on which they can be compared is the same.
+_AGREED = 0.5
+# Runs with this many right pairs for each of the best run's have about as many.
+_AS_MANY = 0.99
+# A run whose pairs are right less often than this is not to be trusted, whatever the others are.
+_MIN_PRECISION = 0.5
+
+
+class GoldScore(NamedTuple):
+    """By gold pairs: the share of a run's pairs that are right (None where that is not known of any), and the share of
+    the rows of X with a gold partner that are in a right pair.
+    """
+
+    precision: float | None
+    recall: float
+
+    @property
+    def f1(self) -> float:
+        """The harmonic mean of the two."""
+        return harmonic_mean([self.precision or 0.0, self.recall])
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """What one run found.
+
+    `expected_precision` is the mean confidence of its pairs (None without pairs). `agreement` is the share of its pairs
+    that other runs have too, of those with a row that they pair at all (None where that is none).
+    `seconds`, and `inputs` (by name, what `run.json` says of each file), are there where the command line made the run;
+    `gold` where gold pairs are given.
+    """
+
+    name: str
+    health: Health
+    pairs: int
+    anchors: int
+    seeds: int
+    expected_precision: float | None
+    agreement: float | None
+    seconds: float | None
+    inputs: Mapping[str, Mapping[str, Any]]
+    gold: GoldScore | None
+
+    @property
+    def expected_right(self) -> int:
+        """How many of its pairs are expected to be right."""
+        return round(self.pairs * (self.expected_precision or 0))
+
+
+class Trust(NamedTuple):
+    """The number of the run to trust, for its pairs or for its map alone; None where none is to be trusted; and why."""
+
+    run: int | None
+    what: Literal["pairs", "map"] | None
+    reason: str
+
+
+def trust_by_health(runs: Sequence[RunSummary], agreements: Sequence[Sequence[PairAgreement]]) -> Trust:
+    """Of the runs whose verdicts are ok and whom others of these confirm, the one with the most pairs expected to be
+    right; of several with about as many, the one that agrees best with the others.
+
+    A run's own verdict is seldom wrong, but two runs that contradict each other are not both right. So a run is only
+    trusted if it agrees with at least half of the others whose verdicts are ok.
+    """
+    mapped = [number for number, run in enumerate(runs) if run.health.map.verdict == "ok"]
+    if not mapped:
+        best = max(runs, key=lambda run: run.health.map.score)
+        closest = f"{best.name} comes closest: its map is {best.health.map.verdict} ({best.health.map.score:.2f})"
+        return Trust(None, None, f"No run found a map that is ok; {closest}. {best.health.map.advice}")
+    paired = [number for number in mapped if runs[number].health.pairs.verdict == "ok"]
+    if not paired:
+        number = max(mapped, key=lambda number: runs[number].health.map.score)
+        score = runs[number].health.map.score
+        return Trust(number, "map", f"it is ok ({score:.2f}) and needs no pairs; no run has pairs that can be trusted.")
+    confirmed = [number for number in paired if _is_confirmed(number, paired, agreements)]
+    if not confirmed:
+        names = ", ".join(runs[number].name for number in paired)
+        return Trust(
+            None,
+            None,
+            f"{names} all report that they are ok, but they contradict each other, so at most one is right. "
+            "Look at the pairs they disagree on, or check them against known pairs with --gold.",
+        )
+    most_right = max(runs[number].expected_right for number in confirmed)
+    leading = [number for number in confirmed if runs[number].expected_right >= _AS_MANY * most_right]
+    number = max(leading, key=lambda number: runs[number].agreement or 0)
+    best = runs[number]
+    reasons = [
+        f"its map and its pairs are ok ({best.health.map.score:.2f} and {best.health.pairs.score:.2f})",
+        f"about {best.expected_right:,} of its {best.pairs:,} pairs are expected to be right",
+    ]
+    if len(leading) > 1:
+        reasons.append(f"of {len(leading)} runs with about as many it agrees best with the others")
+    elif len(confirmed) > 1:
+        reasons.append("no other run that can be trusted has as many")
+    doubted = [runs[number].name for number in paired if number not in confirmed]
+    warning = f" Do not trust {', '.join(doubted)}: contradicted by the others." if doubted else ""
+    return Trust(number, "pairs", f"{'; '.join(reasons)}.{warning}")
+
+
+def trust_by_gold(runs: Sequence[RunSummary], scores: Sequence[GoldScore]) -> Trust:
+    """The run with the best score; none, where even its pairs are mostly wrong."""
+    number = max(range(len(runs)), key=lambda number: scores[number].f1)
+    best, score = runs[number], scores[number]
+    if (score.precision or 0) < _MIN_PRECISION:
+        return Trust(None, None, f"By the gold pairs, most pairs of every run are wrong; {best.name} comes closest.")
+    precision, recall = as_percent(score.precision), as_percent(score.recall)
+    verdict = best.health.pairs.verdict
+    surprise = f" Its own verdict on its pairs is {verdict}." if verdict != "ok" else ""
+    return Trust(
+        number,
+        "pairs",
+        f"by the gold pairs, its precision is {precision} and its recall {recall}; no other run has a better F1 score."
+        f"{surprise}",
+    )
+
+
+def _is_confirmed(number: int, among: Sequence[int], agreements: Sequence[Sequence[PairAgreement]]) -> bool:
+    """Whether a run agrees with at least half of the others with which it can be compared."""
+    shares = [agreements[number][other].share for other in among if other != number]
+    known = [share for share in shares if share is not None]
+    return sum(share >= _AGREED for share in known) >= len(known) / 2
