@@ -1,4 +1,4 @@
-"""A translator does what `translate` does, with NumPy alone: alone or one after another, from memory or from a folder."""
+"""A translator does what `translate` does, with NumPy: alone or one after another, from memory or from a folder."""
 
 from __future__ import annotations
 

@@ -241,7 +241,7 @@ def _raw(directions: Tensor, center: Tensor | None) -> Tensor:
 
 def on_tensors(mapping: Map, rows: Tensor) -> Tensor:
     """What a map makes of unit rows (k, ds), whether it computes with tensors or with NumPy."""
-    if isinstance(mapping, LinearMap):
+    if isinstance(mapping, LinearMap) and isinstance(mapping.matrix, Tensor):
         return mapping(rows)
     return torch.from_numpy(mapping(rows.cpu().numpy())).to(rows)
 
