@@ -148,7 +148,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Read, check, discover, write, and say how it went; alone, or one of several processes."""
     from kedge.estimators.devices import resolve_device
     from kedge.matching import several_processes
-    from kedge.runs.lock import FolderLock
+    from kedge.spaces.lock import FolderLock
 
     with several_processes(resolve_device(arguments.device)) as here:
         try:

@@ -21,10 +21,10 @@ from torch import Tensor
 from kedge import __version__
 from kedge.errors import InputError
 from kedge.runs.arrays import Array, read_arrays, read_metadata
-from kedge.runs.lock import FolderLock
 from kedge.runs.schema import parse_json, restore
 from kedge.solving.steps import Step
 from kedge.spaces.atomic import atomic_path, delete_folder
+from kedge.spaces.lock import FolderLock
 from kedge.spaces.staging import clear_leftovers
 
 _IDENTITY = "identity.json"
