@@ -15,7 +15,7 @@ from kedge.cli.arguments import FORMATS, add_verb, positive, space_name
 if TYPE_CHECKING:
     from kedge.estimators import AnchorDiscovery
     from kedge.spaces.stores import Description, Store
-    from kedge.spaces.stores.migration import Carry, Migration, OnBad
+    from kedge.spaces.stores.migration import Migration, OnBad, Translate
 
 EXIT_INCOMPLETE = 3
 
@@ -53,6 +53,12 @@ were added to the source meanwhile are brought over by --resume.""",
     parser.add_argument(
         "--skip-bad", metavar="FILE", type=Path, help="leave out rows that do not fit and list them here"
     )
+    parser.add_argument(
+        "--on-duplicate",
+        choices=("refuse", "first", "suffix"),
+        default="refuse",
+        help="ids that repeat: refuse them, keep the first row of each, or call later ones ID-2, ID-3, ... (refuse)",
+    )
     parser.add_argument("--batch", metavar="N", type=positive, default=1000, help="rows carried at once (1000)")
     parser.add_argument("--from-model", metavar="NAME", help="model of the store's vectors (the name in RUN)")
     parser.add_argument("--to-model", metavar="NAME", help="model of the space they are carried into (the name in RUN)")
@@ -67,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     from kedge.estimators import load
     from kedge.spaces.atomic import require_target
     from kedge.spaces.stores import open_store
-    from kedge.spaces.stores.migration import migrate, require_fitting, require_free
+    from kedge.spaces.stores.migration import migrate, require_fitting, require_free, require_own_ids
 
     discovery = load(arguments.run_folder)
     _require_right(discovery, anyway=arguments.anyway)
@@ -86,6 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
         carry = _carry(discovery, arguments)
         if arguments.dry_run:
             there = require_free(target, said, resume=arguments.resume)
+            require_own_ids(source, target, arguments.on_duplicate, skip_missing=arguments.skip_bad is not None)
             return _tell_plan(arguments, source, about, carry, said, going_on=there)
         began = time.perf_counter()
         with _bars() as (on_progress, on_check), _bad_rows(arguments.skip_bad) as on_bad:
@@ -97,6 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
                 dims,
                 batch_rows=arguments.batch,
                 resume=arguments.resume,
+                on_duplicate=arguments.on_duplicate,
                 on_bad=on_bad,
                 on_progress=on_progress,
                 on_check=on_check,
@@ -116,7 +124,7 @@ def _require_right(discovery: AnchorDiscovery, *, anyway: bool) -> None:
     note(f"the map of the run is doubtful: {answer.reason} Rehearse it first: kedge rehearse")
 
 
-def _carry(discovery: AnchorDiscovery, arguments: argparse.Namespace) -> Carry:
+def _carry(discovery: AnchorDiscovery, arguments: argparse.Namespace) -> Translate:
     translate = discovery.translate_back if arguments.back else discovery.translate
     return partial(translate, scale=arguments.scale)
 
@@ -130,7 +138,8 @@ def _note(arguments: argparse.Namespace, discovery: AnchorDiscovery, source: str
     inputs = discovery.provenance_.get("inputs", {})
     here, there = ("y", "x") if arguments.back else ("x", "y")
     matrix = discovery.map_back_ if arguments.back else discovery.map_
-    return {
+    duplicates = {} if arguments.on_duplicate == "refuse" else {"on_duplicate": arguments.on_duplicate}
+    return duplicates | {
         "model": arguments.to_model or inputs.get(there, {}).get("file", there.upper()),
         "carried_from": arguments.from_model or inputs.get(here, {}).get("file", here.upper()),
         "map": hashlib.sha256(matrix.tobytes()).hexdigest()[:16],
@@ -186,7 +195,7 @@ def _tell_plan(
     arguments: argparse.Namespace,
     source: Store,
     about: Description,
-    carry: Carry,
+    carry: Translate,
     said: dict[str, Any],
     *,
     going_on: bool,
@@ -226,8 +235,14 @@ def _tell(arguments: argparse.Namespace, result: Migration, target: Store, secon
     say(f"{result.written} rows carried to {target.address}{before} ({rate})")
     if result.bad:
         say(f"left out: {result.bad} rows that do not fit, listed in {arguments.skip_bad}")
+    if result.repeated:
+        done = "were left out" if arguments.on_duplicate == "first" else "got another id"
+        say(f"ids that repeat: {result.repeated} rows {done}")
     if result.complete:
-        say(f"checked: all ids are there, {result.compared} rows compared and equal")
+        kept = result.written + result.before
+        say(f"checked: {kept} rows on both sides, {result.compared} of them compared and equal")
+        if result.as_text:
+            say(f"of these, {result.as_text} have values that the target keeps as text, having no type for them")
         return 0
     say(
         f"NOT COMPLETE: {result.missing} rows are missing (added meanwhile? then --resume), {result.extra} are in the "

@@ -159,6 +159,18 @@ def is_known_format(path: str | Path) -> bool:
     return _suffix_of(Path(path)).lower() in _FORMATS
 
 
+def key_fault(path: Path, key: str) -> str | None:
+    """Why the format of a file cannot store a key; None if it can."""
+    suffix = _suffix_of(path).lower().removesuffix(".gz")
+    if suffix in (".vec", ".txt", ".bin") and key.split() != [key]:
+        return "has an id that is empty or holds white space, which word2vec files cannot store"
+    if suffix == ".npy":
+        return npy.key_fault(key)
+    if (suffix == ".npz" and key.endswith("\0")) or (suffix == ".h5ad" and "\0" in key):
+        return f"has an id with a NUL character, which {suffix} cannot store"
+    return None
+
+
 def require_writable(path: str | Path) -> None:
     """Refuse at the start of long work what `write_embeddings` would refuse at its end."""
     _format_of(Path(path))
