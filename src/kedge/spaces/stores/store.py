@@ -124,7 +124,7 @@ class Store(ABC):
         """Which of these ids are there."""
         return set(self.fetch(ids).ids)
 
-    def unfit(self, key: Id, payload: Mapping[str, Any]) -> str | None:
+    def unfit(self, key: Id, payload: Mapping[str, Any]) -> str | None:  # noqa: ARG002
         """Why a row with this id and payload cannot be written as it is, such as "has bytes in ..."; None if it can."""
         return None
 

@@ -159,6 +159,7 @@ def _server(place: str) -> Any:
 
 def _delete(store: Store) -> None:
     assert isinstance(store, ChromaStore)
+    assert store._client is not None, "a server has one"
     store._client.delete_collection(store.address.name)
 
 

@@ -30,7 +30,7 @@ class FaissStore(WholeFile):
         super().create(like)
         self._numbered = None
 
-    def unfit(self, key: Id, payload: Mapping[str, Any]) -> str | None:
+    def unfit(self, key: Id, payload: Mapping[str, Any]) -> str | None:  # noqa: ARG002
         """Keys that are text lie in a file with one per line; payload is not written anyway."""
         return None if self._is_numbered() else key_fault(str(key))
 

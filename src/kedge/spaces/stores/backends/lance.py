@@ -107,13 +107,13 @@ class LanceStore(Store):
             table.client.add(pa.table([_array(new, ids, column, table) for column in table.schema], table.schema))
             known.update(ids)
 
-    def unfit(self, key: Id, payload: Mapping[str, Any]) -> str | None:
+    def unfit(self, key: Id, payload: Mapping[str, Any]) -> str | None:  # noqa: ARG002
         """A column has one type, and what is of another does not fit into it; one of text has it as JSON."""
         columns = self._table().column_of
         as_text = {}
         for name, value in payload.items():
             kind = columns[name].type if name in columns else None
-            if value is None or isinstance(value, bytes) and (kind is None or pa.types.is_binary(kind)):
+            if value is None or (isinstance(value, bytes) and (kind is None or pa.types.is_binary(kind))):
                 continue
             if kind is None or pa.types.is_string(kind):
                 as_text[name] = value

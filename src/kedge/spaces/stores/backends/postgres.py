@@ -210,7 +210,8 @@ class PostgresStore(Store):
             parts = self._identity.parts(key)
         except (ValueError, TypeError):
             raise InputError(
-                f"{self.address}: ids are {self._identity} there, {key!r} is not; choose a table that does not exist yet"
+                f"{self.address}: ids are {self._identity} there, {key!r} is not; choose a table that does not exist "
+                "yet"
             ) from None
         return key if (found := self._identity.joined(parts)) is None else found
 
@@ -235,7 +236,7 @@ class PostgresStore(Store):
                 yield rows
 
     def _query(self, query: str | Composed, values: Sequence[Any] | None = None) -> list[tuple[Any, ...]]:
-        """All rows of an answer. A query with names in it takes no values beside: in a name % would be a mark for one."""
+        """All rows of an answer. A query with names in it takes no values, or a % in a name would stand for one."""
         connection = self._connection(read_only=True)
         with connection.transaction():
             return connection.execute(query, values).fetchall()

@@ -113,7 +113,7 @@ class QdrantStore(Store):
         for begin in range(0, len(points), _MAX_POINTS):
             self._opened().upsert(self._name, points[begin : begin + _MAX_POINTS])
 
-    def unfit(self, key: Id, payload: Mapping[str, Any]) -> str | None:
+    def unfit(self, key: Id, payload: Mapping[str, Any]) -> str | None:  # noqa: ARG002
         """Points have no bytes, and one entry is kedge's own."""
         return unfit_point(payload)
 

@@ -99,7 +99,7 @@ class QdrantEdgeStore(Store):
         ]
         self._opened().update(UpdateOperation.upsert_points(points))
 
-    def unfit(self, key: Id, payload: Mapping[str, Any]) -> str | None:
+    def unfit(self, key: Id, payload: Mapping[str, Any]) -> str | None:  # noqa: ARG002
         """Points have no bytes, and one entry is kedge's own."""
         return unfit_point(payload)
 

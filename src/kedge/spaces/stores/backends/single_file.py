@@ -90,7 +90,7 @@ class WholeFile(Store):
         id_type: Literal["int", "str"] = "int" if ids and isinstance(ids[0], int) else "str"
         return Description(len(ids), vectors.shape[1], metric, metadata, id_type=id_type)
 
-    def read(self, size: int, *, payload: bool = True) -> Iterator[Batch]:
+    def read(self, size: int, *, payload: bool = True) -> Iterator[Batch]:  # noqa: ARG002
         """The rows in their order."""
         ids, vectors, _ = self._contents
         for begin in range(0, len(ids), size):
@@ -161,7 +161,7 @@ class FileStore(WholeFile):
         keys = [str(name) for name in contents.ids]
         write_file(Embeddings(keys, contents.vectors, str(self._path)), self._path)
 
-    def unfit(self, key: Id, payload: Mapping[str, Any]) -> str | None:
+    def unfit(self, key: Id, payload: Mapping[str, Any]) -> str | None:  # noqa: ARG002
         """Some formats have no place for some keys; payload is not written anyway."""
         return key_fault(self._path, str(key))
 
