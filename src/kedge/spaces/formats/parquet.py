@@ -49,12 +49,11 @@ def open_parquet(path: Path, *, packed: bool = False) -> Any:
     _, pq = import_pyarrow()
     require_regular_file(path)
     remember_size(path)
-    file = pq.ParquetFile(path, memory_map=True, pre_buffer=False)
-    if not packed:
-        return file
-    with file:
-        texts = [leaf.path for leaf in map(file.schema.column, range(len(file.schema))) if _holds_text(leaf)]
-    return pq.ParquetFile(path, read_dictionary=texts, memory_map=True, pre_buffer=False) if texts else file
+    texts = []
+    if packed:
+        with pq.ParquetFile(path, memory_map=True, pre_buffer=False) as file:
+            texts = [leaf.path for leaf in map(file.schema.column, range(len(file.schema))) if _holds_text(leaf)]
+    return pq.ParquetFile(path, read_dictionary=texts, memory_map=True, pre_buffer=False)
 
 
 def _holds_text(leaf: Any) -> bool:

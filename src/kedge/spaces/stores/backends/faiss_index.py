@@ -50,7 +50,7 @@ class FaissStore(WholeFile):
         return self._numbered
 
     def _load(self) -> Contents:
-        index = faiss.read_index(str(self._path), faiss.IO_FLAG_MMAP)
+        index = whole = faiss.read_index(str(self._path), faiss.IO_FLAG_MMAP)
         metric = _METRICS.get(index.metric_type)
         numbers: list[Id] = list(range(index.ntotal))
         if isinstance(index, faiss.IndexIDMap):  # IndexIDMap2 is one
@@ -59,7 +59,7 @@ class FaissStore(WholeFile):
         elif isinstance(index, faiss.IndexIVF):
             index.make_direct_map()
         ids: list[Id] = list(read_keys(self._path, len(numbers))) if key_file(self._path).is_file() else numbers
-        return Contents(ids, _Reconstructed(index, self.address), metric)  # type: ignore[arg-type]
+        return Contents(ids, _Reconstructed(index, whole, self.address), metric)  # type: ignore[arg-type]
 
     def _files(self) -> list[Path]:
         return [self._path, key_file(self._path)]
@@ -85,8 +85,9 @@ class FaissStore(WholeFile):
 class _Reconstructed:
     """The vectors (n, d) of an index, by slices or lists of rows, as its codec gives them back."""
 
-    def __init__(self, index: Any, address: object) -> None:
+    def __init__(self, index: Any, whole: Any, address: object) -> None:
         self._index, self._address = index, address
+        self._whole = whole  # which the index is a part of, and is freed with
         self.shape = (int(index.ntotal), int(index.d))
 
     def __getitem__(self, rows: slice | Sequence[int]) -> NDArray[np.float32]:
