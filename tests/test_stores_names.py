@@ -56,7 +56,7 @@ NAMES = [
     "?.e",
 ]
 ALPHABET = [
-    *"abE_1 .;,()[]{}'\"`%$#@!?*-+/\\|&<>=:\0\n\t",
+    *"abE_1 .;,()[]{}'\"`%$@!?*-+/\\|&<>=:\0\n\t",
     "é",
     "--",
     "/*",
@@ -90,25 +90,25 @@ def try_name(address: str) -> bool:
             found = {name: row for batch in store.read(2) for row, name in zip(batch.payloads, batch.ids, strict=True)}
             assert found == dict(zip(ROWS.ids, ROWS.payloads, strict=True))
             assert sorted(name for ids in store.ids(2) for name in ids) == sorted(ROWS.ids)
-    except KedgeError as error:
-        assert str(error)
+    except KedgeError:
         return False
     return True
 
 
-@pytest.mark.parametrize("name", [*NAMES, *odd_names(200, seed=1)])
+@pytest.mark.parametrize("name", [*NAMES, *odd_names(80, seed=1)])
 def test_sqlite_no_name_touches_another_table(sqlite, name):  # noqa: F811
     sqlite("CREATE TABLE victim (name TEXT)")
     sqlite("INSERT INTO victim VALUES ('alive')")
-    before = sqlite("SELECT name, sql FROM sqlite_master ORDER BY name")
     table = name.partition(".")[0].lower()
     made = try_name(f"sqlite-vec:{sqlite.path}#{name}")
     assert sqlite("SELECT name FROM victim") == [("alive",)]
-    after = sqlite("SELECT name, sql FROM sqlite_master ORDER BY name")
-    own = [(found, sql) for found, sql in after if not found.lower().startswith((table, "kedge_stores", "sqlite_auto"))]
-    assert own == [row for row in before if not made or not row[0].lower().startswith((table, "kedge_stores"))]
-    if not made:
-        assert after == before
+    found = {
+        found.lower()
+        for (found,) in sqlite("SELECT name FROM sqlite_master WHERE name NOT LIKE 'sqlite|_%' ESCAPE '|'")
+    }
+    assert (table in found and table != "victim") == made
+    others = {other for other in found if not (made and (other == table or other.startswith(f"{table}_")))}
+    assert others == {"victim", *(["kedge_stores"] if made else [])}
 
 
 def test_sqlite_the_rule_for_columns(sqlite):  # noqa: F811
@@ -127,7 +127,7 @@ def test_pg_no_name_touches_another_table(database):  # noqa: F811
     listed = "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace ORDER BY 1"
     columns = "SELECT attname FROM pg_attribute WHERE attrelid = 'victim'::regclass AND attnum > 0"
     made = []
-    for name in [*NAMES, *odd_names(200, seed=2)]:
+    for name in [*NAMES, *odd_names(40, seed=2)]:
         if name.split(".")[0] == "victim":
             continue
         before = {relation for (relation,) in database(listed)}
@@ -156,7 +156,6 @@ def test_lance_a_column_with_a_backtick(tmp_path):
     table = pa.table({name: ["a", "b", "c"], "vector": column})
     lancedb.connect(tmp_path).create_table("t", table)
     with open_store(f"lancedb:{tmp_path}#t") as store:
-        try:
-            assert list(store.fetch(["b"]).ids) == ["b"]
-        except KedgeError as error:
-            assert str(error)
+        assert [name for ids in store.ids(9) for name in ids] == ["a", "b", "c"]
+        with pytest.raises(InputError, match="has a ` in its name"):
+            store.fetch(["b"])

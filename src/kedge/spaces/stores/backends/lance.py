@@ -80,7 +80,7 @@ class LanceStore(Store):
         table = self._table()
         column = table.require_ids()
         literals = [_literal(name) for name in map(table.id_of, ids) if isinstance(name, int) == table.numbered]
-        condition = f"{_quoted(column)} IN ({', '.join(literals)})" if literals else "false"
+        condition = f"`{column}` IN ({', '.join(literals)})" if literals else "false"
         return table.rows(table.client.search().where(condition).to_arrow(), 0)
 
     def present(self, ids: Collection[Id]) -> set[Id]:
@@ -188,6 +188,8 @@ class _Table:
         if self.id is None:
             names = ", ".join(self.schema.names)
             raise InputError(f"{self.address}: no column of text or integers to look rows up by; there are {names}")
+        if "`" in self.id:
+            raise InputError(f"{self.address}: the column of ids, {self.id!r}, has a ` in its name; rename it")
         return self.id
 
     @cached_property
@@ -271,10 +273,6 @@ def _as_text(value: Any) -> str:
     """Anything but text as JSON, its entries in one order; a text that it becomes, such as a date, without quotes."""
     said = plain(value)
     return said if isinstance(said, str) else json.dumps(said, sort_keys=True, ensure_ascii=False)
-
-
-def _quoted(column: str) -> str:
-    return "`" + column.replace("`", "``") + "`"
 
 
 def _literal(name: Id) -> str:

@@ -128,7 +128,7 @@ class SqliteVecStore(Store):
                 f"{self.address}: a new column of vectors has a name of ASCII letters, digits and _, other than "
                 f"{', '.join(_TAKEN)}, got {column!r}"
             )
-        if not self._name.isprintable() or self._name.lower().startswith(("sqlite_", _NOTES)):
+        if not (self._name and self._name.isprintable()) or self._name.lower().startswith(("sqlite_", _NOTES)):
             raise InputError(
                 f"{self.address}: a new table has a name of printable characters that does not begin with sqlite_ or "
                 f"{_NOTES}, got {self._name!r}"
