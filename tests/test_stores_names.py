@@ -155,7 +155,5 @@ def test_lance_a_column_with_a_backtick(tmp_path):
     name = "id` IS NOT NULL OR `id"
     table = pa.table({name: ["a", "b", "c"], "vector": column})
     lancedb.connect(tmp_path).create_table("t", table)
-    with open_store(f"lancedb:{tmp_path}#t") as store:
-        assert [name for ids in store.ids(9) for name in ids] == ["a", "b", "c"]
-        with pytest.raises(InputError, match="has a ` in its name"):
-            store.fetch(["b"])
+    with open_store(f"lancedb:{tmp_path}#t") as store, pytest.raises(InputError, match="has a ` in its name"):
+        store.fetch(["b"])

@@ -85,7 +85,7 @@ def kept_by(request, tmp_path):
     return run
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf], ids=["nan", "inf", "minus_inf"])
 def test_numbers_that_are_none(kept_by, value):
     """Exactly where there are columns of floats, else as the text that JSON's readers know."""
     (found,) = kept_by([{"a": value, "deep": {"b": [value, 1]}}])
@@ -101,7 +101,7 @@ def test_numbers_that_are_none(kept_by, value):
     assert deep == {"b": [text, 1]}
 
 
-@pytest.mark.parametrize("value", [2**63, 2**64 - 1, -(2**63), -(2**63) - 1, 2**70, 2**53 + 1])
+@pytest.mark.parametrize("value", [2**63, 2**64 - 1, -(2**63), -(2**63) - 1, 2**70, 2**53 + 1], ids=list("abcdef"))
 def test_large_whole_numbers(kept_by, value):
     """As they are where 64 bits or more are enough, else as text; never as a float."""
     (found,) = kept_by([{"a": value, "many": [1, value]}])
@@ -321,7 +321,8 @@ before = peak()
 assert len(read_embeddings(sys.argv[1])) == 1000
 print(peak() - before)
 with open_store(sys.argv[1]) as store:
-    size = sum(len(payload["text"]) + sum(map(len, payload["tags"])) for batch in store.read(1000) for payload in batch.payloads)
+    payloads = (payload for batch in store.read(1000) for payload in batch.payloads)
+    size = sum(len(payload["text"]) + sum(map(len, payload["tags"])) for payload in payloads)
 print(peak() - before)
 assert size == 2 * 10**9
 """

@@ -176,7 +176,7 @@ def _rows_for(target: Store, batch: Batch, ids: RowIds, on_bad: OnBad | None) ->
     """What is to be written of a batch; rows that cannot be are reported, or refused."""
     wrong = unusable_rows(batch.vectors)
     for row, (key, payload) in enumerate(zip(batch.ids, batch.payloads, strict=True)):
-        if row not in wrong and target.keeps_payload and (why := target.unfit(key, payload)):
+        if row not in wrong and (why := target.unfit(key, payload)):
             wrong[row] = why
     for name, why in [*batch.bad, *((batch.ids[row], why) for row, why in wrong.items())]:
         if on_bad is None:

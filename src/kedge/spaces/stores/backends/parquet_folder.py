@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from kedge.spaces.formats.parquet import open_parquet, rows_at_once
 from kedge.spaces.lock import LOCK_NAME
 from kedge.spaces.stores.address import Address
 from kedge.spaces.stores.backends.arrow import bounded, dim_of, id_array, payload_fields, rows_of, table_of
+from kedge.spaces.stores.payloads import unfit_for_json
 from kedge.spaces.stores.store import Batch, Description, Id, Store
 
 _ABOUT = "_kedge.json"  # Arrow's readers pass over names that begin like this
@@ -114,7 +115,8 @@ class ParquetStore(Store):
         }
         with atomic_path(self._folder / _ABOUT) as temporary:
             temporary.write_text(json.dumps(about, indent=2) + "\n")
-        vars(self).pop("_about", None)
+        for name in ("_about", "_typed", "_dim"):
+            vars(self).pop(name, None)
 
     def write(self, batch: Batch) -> None:
         """One more file, of the rows that are not there yet."""
@@ -132,6 +134,17 @@ class ParquetStore(Store):
         with atomic_path(part) as temporary:
             pq.write_table(table, temporary)
         places.update({self.id_of(name): part for name in rows.ids})
+
+    def unfit(self, key: Id, payload: Mapping[str, Any]) -> str | None:
+        """A column holds bytes, or lists of them; what is nested in another way is JSON, where it has no type."""
+        typed = self._typed
+        try:
+            str(key).encode("utf-8")
+        except UnicodeEncodeError:
+            return "has an id that is not valid Unicode"
+        return unfit_for_json(
+            {name: value for name, value in payload.items() if name not in typed and not _is_bytes(value)}
+        )
 
     def abandon(self) -> None:
         """Delete the folder, if it was made for the rows and holds nothing else."""
@@ -165,6 +178,11 @@ class ParquetStore(Store):
         """What was written when the folder was made here; nothing of one that others made."""
         path = self._folder / _ABOUT
         return json.loads(path.read_text()) if path.is_file() else {}
+
+    @cached_property
+    def _typed(self) -> set[str]:
+        fields = _unpacked_fields(self._about.get("fields"))
+        return set() if fields is None else set(fields.names)
 
     @property
     def _id_type(self) -> Any:
@@ -203,6 +221,10 @@ class ParquetStore(Store):
                     named = [self.id_of(name) for name in rows[column].to_pylist() if name is not None]
                     self._known.update(dict.fromkeys(named, part))
         return self._known
+
+
+def _is_bytes(value: Any) -> bool:
+    return isinstance(value, bytes) or (isinstance(value, list) and bool(value) and all(map(_is_bytes, value)))
 
 
 def _rows_in(part: Path) -> int:
