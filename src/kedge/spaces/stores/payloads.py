@@ -107,16 +107,21 @@ def same_as_text(value: Any, found: Any) -> bool:
         if _same_plain(expected, plain(found)):
             return True
         return isinstance(found, str) and not isinstance(expected, str) and _same_plain(expected, json.loads(found))
-    except (UnfitError, ValueError):
+    except (UnfitError, ValueError, OverflowError):
         return False
 
 
 def _same_plain(expected: Any, found: Any) -> bool:
-    """Whether two values of JSON's types are equal; a whole number may have become text, having too many bits."""
+    """Whether two values of JSON's types are equal.
+
+    A whole number may have become text, having too many bits, and a float a whole number, of which JSON knows nothing.
+    """
     if isinstance(expected, dict) and isinstance(found, dict):
         return expected.keys() == found.keys() and all(_same_plain(expected[name], found[name]) for name in expected)
     if isinstance(expected, list) and isinstance(found, list):
         return len(expected) == len(found) and all(map(_same_plain, expected, found))
+    if isinstance(expected, float) and isinstance(found, int) and not isinstance(found, bool):
+        return expected == float(found)
     is_large = isinstance(expected, int) and not -(2**63) <= expected < 2**63
     return same_value(expected, found) or (is_large and found == str(expected))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -115,6 +116,20 @@ def id_array(schema: Any, columns: Columns, ids: Collection[Id]) -> Any:
     return pa.array([int(name) for name in ids] if pa.types.is_integer(kind) else list(ids), type=kind)
 
 
+def has_one_type(values: Sequence[Any]) -> bool:
+    """Whether all are of one type, as Arrow would give them back; structs differ by their entries from row to row."""
+    kinds = {type(value) for value in values}
+    if kinds == {datetime}:  # of which those with a zone are another type than those without
+        return len({value.tzinfo for value in values}) == 1
+    if not kinds:
+        return True
+    if kinds == {int, float}:
+        return all(isinstance(value, float) or abs(value) <= _EXACT_FLOATS for value in values)
+    if kinds <= {list, tuple}:
+        return has_one_type([part for value in values for part in value if part is not None])
+    return len(kinds) == 1 and not issubclass(next(iter(kinds)), Mapping)
+
+
 def _payloads(table: Any, columns: Columns, schema: Any) -> list[dict[str, Any]]:
     """What is said of each row; a column in which it has nothing is no part of it."""
     payloads: list[dict[str, Any]] = [{} for _ in range(len(table))]
@@ -136,7 +151,7 @@ def _array(values: Sequence[Any], kind: Any, where: str) -> tuple[Any, bool]:
             return pa.array(values, type=kind), False
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
             pass  # a later file of the source has another type in this column
-    if _has_one_type([value for value in values if value is not None]):
+    if has_one_type([value for value in values if value is not None]):
         try:
             return pa.array(values), False
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
@@ -148,16 +163,6 @@ def _array(values: Sequence[Any], kind: Any, where: str) -> tuple[Any, bool]:
             f"{where} are of several types, some of them bytes, which no one column can hold; give them one type in "
             "the source"
         ) from None
-
-
-def _has_one_type(values: Sequence[Any]) -> bool:
-    """Whether all are of one type, as Arrow would give them back; structs differ by their entries from row to row."""
-    kinds = {type(value) for value in values}
-    if kinds == {int, float}:
-        return all(isinstance(value, float) or abs(value) <= _EXACT_FLOATS for value in values)
-    if kinds <= {list, tuple}:
-        return _has_one_type([part for value in values for part in value if part is not None])
-    return len(kinds) == 1 and not issubclass(next(iter(kinds)), Mapping)
 
 
 def _unpacked_rows(rows: Any) -> Any:

@@ -18,8 +18,8 @@ from lancedb.index import BTree
 from kedge.errors import InputError
 from kedge.spaces.formats.columns import columns_of
 from kedge.spaces.stores.address import Address
-from kedge.spaces.stores.backends.arrow import ENTRY, bounded, dim_of, entry_of, payload_fields, rows_of
-from kedge.spaces.stores.payloads import UnfitError, plain, unfit_for_json
+from kedge.spaces.stores.backends.arrow import ENTRY, bounded, dim_of, entry_of, has_one_type, payload_fields, rows_of
+from kedge.spaces.stores.payloads import UnfitError, plain, same_value, unfit_for_json
 from kedge.spaces.stores.store import Batch, Description, Id, Metric, Store
 
 _ID, _VECTOR = "id", "vector"
@@ -118,9 +118,7 @@ class LanceStore(Store):
             if kind is None or pa.types.is_string(kind):
                 as_text[name] = value
                 continue
-            try:
-                pa.scalar(value, kind)
-            except (TypeError, ValueError, OverflowError, pa.ArrowException):
+            if not _fits(value, kind):
                 return (
                     f"has {str(value)[:40]!r} in {name!r} of its payload, where the column of the target holds {kind}"
                 )
@@ -228,6 +226,14 @@ def _columns_for(fields: Iterable[Any], taken: Sequence[str]) -> list[Any]:
     return columns
 
 
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether a column of this type gives the value back; Arrow itself would make a date of a number."""
+    try:
+        return same_value(value, pa.scalar(value, kind).as_py())
+    except (TypeError, ValueError, OverflowError, pa.ArrowException):
+        return False
+
+
 def _range_of(kind: Any) -> range:
     """The numbers of an integer type; LanceDB stumbles over others."""
     first = -(2 ** (kind.bit_width - 1)) if pa.types.is_signed_integer(kind) else 0
@@ -236,6 +242,8 @@ def _range_of(kind: Any) -> range:
 
 def _type_of(values: Sequence[Any]) -> Any:
     """The type of a column for these values; for what Arrow has no one type for, or no plain one, that of text."""
+    if not has_one_type([value for value in values if value is not None]):
+        return pa.string()
     try:
         kind = pa.array(values).type
     except (TypeError, ValueError, OverflowError):
