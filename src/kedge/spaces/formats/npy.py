@@ -50,7 +50,7 @@ def read_chosen_keys(path: Path, shape: tuple[int, ...], selection: Selection) -
     if key_file(path).exists():
         keys, rows = _read_from_key_file(path, count, selection)
     elif selection.keys is None:
-        return [str(row) for row in range(selection.most(count))], slice(selection.most(count))
+        return [str(row) for row in range(selection.max_rows(count))], slice(selection.max_rows(count))
     else:
         rows = sorted(row for row in map(_row_number, selection.keys) if 0 <= row < count)[: selection.limit]
         keys = [str(row) for row in rows]

@@ -40,7 +40,7 @@ def parquet_batches(path: Path, columns: Columns, selection: Selection) -> Itera
     remember_size(path)
     with pq.ParquetFile(path, read_dictionary=names[:-1], memory_map=True, pre_buffer=False) as file:
         claims = read_claims(path, names)
-        require_room(_row_bytes(claims) * selection.most(claims.rows), path)
+        require_room(_row_bytes(claims) * selection.max_rows(claims.rows), path)
         yield from file.iter_batches(rows_at_once(path, names), columns=names)
 
 

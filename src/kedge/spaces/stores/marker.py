@@ -144,7 +144,7 @@ def _said_by(store: Store) -> dict[str, Any] | None:
 
 
 def _this_process() -> dict[str, str | int]:
-    """Who writes: its process, and what tells the machine and the moment apart from all others."""
+    """Who writes: its process, and which machine that is, and since when."""
     return {
         "process": os.getpid(),
         "host": platform.node(),
@@ -154,7 +154,7 @@ def _this_process() -> dict[str, str | int]:
 
 
 def _is_alive(said: dict[str, Any]) -> bool | None:
-    """Whether the writer is alive, if it is on this machine; None where only its beats can tell."""
+    """Whether the writer is alive, if it is on this machine; None where only its beats can show."""
     if not said.get("machine") or said["machine"] != _machine():
         return None
     return bool(said.get("began") == _beginning_of(int(said["process"])))

@@ -41,8 +41,8 @@ def as_json(value: Any) -> str:
 def plain(value: Any) -> Any:
     """A value in JSON's types. NaN, infinities, dates, decimals and the like become text.
 
-    Bytes are refused with `UnfitError`, since as text they could not be told from a text, and so is text that is not
-    valid Unicode.
+    Bytes are refused with `UnfitError`, since as text nothing would distinguish them from a text, and so is text that
+    is not valid Unicode.
     """
     if value is None or isinstance(value, bool | int):
         return value

@@ -52,7 +52,7 @@ class PostgresStore(Store):
                 f"{address}: an address of this kind reads pgvector:postgresql://USER@HOST/DB#TABLE.COLUMN"
             )
         if re.match(r"\w+://[^/?]*/[^?]*@", address.place):
-            # The client would take the password apart, and tell of its parts.
+            # The client would split the password, and show its parts.
             raise InputError(f"{address}: a / in a password is written %2F, an @ in other places %40")
         parts = address.name.split(".")
         if len(parts) > 3 or "" in parts:
@@ -259,7 +259,7 @@ class PostgresStore(Store):
         keys = [column for column in columns if column.name == "id"]
         if not keys:
             raise InputError(
-                f"{self.address}: nothing tells its rows apart: no primary key, no unique index over columns that are "
+                f"{self.address}: nothing identifies its rows: no primary key, no unique index over columns that are "
                 "not null, and no column `id`"
             )
         return RowKey(keys, certain=False)
