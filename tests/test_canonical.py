@@ -231,7 +231,7 @@ def test_leading_directions_hold_what_those_of_the_whole_decomposition_do():
     torch.testing.assert_close(found.T @ found, torch.eye(10), rtol=0, atol=1e-5)
     _, values, exact = torch.linalg.svd(rows, full_matrices=False)
     assert float((rows @ found).square().sum()) > 0.995 * float(values[:10].square().sum())
-    assert float(torch.linalg.svdvals(found.T @ exact[:5].T).min()) > 0.999
+    assert float(torch.linalg.svdvals(found.T @ exact[:5].T).min()) > 0.995
     assert torch.equal(found, leading_directions(rows, 10))
     assert leading_directions(rows[:4], 10).shape == (80, 4)  # there are no more
 

@@ -104,6 +104,44 @@ def test_rows_that_do_not_fit_are_listed(words, run_files, tmp_path, capsys):
     assert (tmp_path / "bad.tsv").read_text() == f"id\treason\n{space.keys[5]}\thas NaN or infinite values\n"
 
 
+def test_ids_that_repeat_are_refused_left_out_or_renamed(words, run_files, tmp_path, capsys):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    space = words[0].take(range(300))
+    ids = list(space.keys)
+    ids[250], ids[150] = ids[110], ids[10]
+    (tmp_path / "old").mkdir()
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(np.array(space.vectors).reshape(-1)), space.dim)
+    pq.write_table(pa.table({"id": ids, "vector": vectors}), tmp_path / "old" / "a.parquet")
+    command = ["migrate", f"parquet:{tmp_path / 'old'}", f"parquet:{tmp_path / 'new'}", "--run", run_files[0]]
+    for more in ([], ["--dry-run"]):
+        assert run(*command, "--batch", "100", *more) == 2
+        told = capsys.readouterr().err
+        assert (
+            f"2 ids repeat ({ids[10]!r} in rows 10 and 150, {ids[110]!r} in rows 110 and 250, counted from 0)" in told
+        )
+        assert not (tmp_path / "new").exists()
+    assert run(*command, "--on-duplicate", "first", "--skip-bad", tmp_path / "left.tsv") == 0
+    output = capsys.readouterr().out
+    assert "ids that repeat: 2 rows were left out" in output
+    assert "checked: 298 rows on both sides" in output
+    assert (tmp_path / "left.tsv").read_text().splitlines()[1:] == [
+        f"{ids[10]}\thas the id of an earlier row",
+        f"{ids[110]}\thas the id of an earlier row",
+    ]
+    assert run(*command, "--on-duplicate", "suffix", "--resume") == 2
+    assert "something else" in capsys.readouterr().err
+    command[2] = f"parquet:{tmp_path / 'all'}"
+    assert run(*command, "--on-duplicate", "suffix", "--json") == 0
+    result = json.loads(capsys.readouterr().out)
+    assert (result["written"], result["repeated"], result["complete"]) == (300, 2, True)
+    carried = kedge.read_embeddings(command[2])
+    expected = kedge.load(run_files[0]).translate(space, scale="raw")
+    rows = carried.rows([ids[10], f"{ids[10]}-2", f"{ids[110]}-2"])
+    np.testing.assert_allclose(carried.vectors[rows], expected[[10, 150, 250]], atol=1e-3)
+
+
 def test_a_map_that_is_not_right_carries_nothing(words, run_files, shop, tmp_path, capsys):
     folder = tmp_path / "run"
     kedge.load(run_files[0]).save(folder)
