@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import copy
 from pathlib import Path
 
 import numpy as np
@@ -289,7 +290,7 @@ def test_runs_and_pages_show_it_not(here, guarded, fitted, run_files):
     from kedge.report.page.rendering import as_json
 
     x, y = read_embeddings(guarded), read_embeddings(run_files[2])
-    fitted.save(here / "run", extra={"inputs": {"x": describe_input(Address.parse(guarded), x)}})
+    copy(fitted).save(here / "run", extra={"inputs": {"x": describe_input(Address.parse(guarded), x)}})
     assert "token=***" in (here / "run" / "run.json").read_text()
     page = as_json(Explorer(fitted, x, y, run="RUN", max_rows=50).contents)
     assert_silent(*files_say(here / "run"), page)

@@ -15,6 +15,7 @@ import pytest
 
 import kedge
 from kedge.cli.main import main
+from kedge.runs.folder import seal
 from kedge.spaces.stores import NOTE, Batch, Description, StoreKind, open_store
 from kedge.spaces.stores.registry import STORE_KINDS
 
@@ -148,6 +149,7 @@ def test_a_map_that_is_not_right_carries_nothing(words, run_files, shop, tmp_pat
     described = json.loads((folder / "run.json").read_text())
     described["health"]["map"] |= {"verdict": "failed", "score": 0.0}
     (folder / "run.json").write_text(json.dumps(described))
+    seal(folder)
     assert run("migrate", shop, f"parquet:{tmp_path / 'new'}", "--run", folder) == 2
     assert "the verdict on its map is failed" in capsys.readouterr().err
     assert run("migrate", shop, f"parquet:{tmp_path / 'new'}", "--run", folder, "--ignore-verdict") == 0

@@ -191,6 +191,7 @@ class PostgresStore(Store):
             yield lambda: None
         finally:
             with suppress(psycopg.Error):
+                connection.rollback()  # the lock is gone now, not when the server notices that the connection is
                 connection.close()
 
     def close(self) -> None:
