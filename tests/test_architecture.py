@@ -153,7 +153,7 @@ def test_a_translator_loads_neither_torch_nor_scipy(run_files):
 
 def test_forms_of_maps_load_without_torch():
     code = (
-        "from kedge.models.maps.registry import FAMILIES, form_of\n"
+        "from kedge.models.maps.families import FAMILIES, form_of\n"
         "import numpy\n"
         "for family in FAMILIES:\n"
         "    form_of(family).from_state({'matrix': numpy.eye(3, dtype=numpy.float32)}, (3, 3))"

@@ -18,11 +18,11 @@ from kedge import AnchorDiscovery, InputError
 from kedge.geometry import Moments, moments_of, unit
 from kedge.matching import DEFAULT_BUDGET, Problem
 from kedge.models.maps.choosing import ChosenMap, choose_map, on_tensors
+from kedge.models.maps.families import FAMILIES, candidates, form_of
 from kedge.models.maps.lesson import Lesson
 from kedge.models.maps.linear import LinearMap
-from kedge.models.maps.registry import FAMILIES, candidates, form_of
+from kedge.models.pair_fitting import moments_of_halves
 from kedge.models.pair_model import choose_ridge
-from kedge.models.pairs import moments_of_halves
 from kedge.runs.folder import seal
 
 OURS = dict(FAMILIES)
@@ -302,7 +302,7 @@ WITHOUT_TORCH = """
 import sys
 sys.path.insert(0, sys.argv[1])
 sys.modules["torch"] = sys.modules["scipy"] = None
-from kedge.models.maps.registry import FAMILIES
+from kedge.models.maps.families import FAMILIES
 FAMILIES["kernel"] = "kernel_map"
 import kedge, numpy as np
 np.save(sys.argv[3], kedge.load_translator(sys.argv[2])(np.load(sys.argv[3])))

@@ -8,7 +8,7 @@ import torch
 
 from kedge import AnchorDiscovery, Embeddings, InputError, load
 from kedge.geometry import moments_of, nearest_rotation, ridge, unit
-from kedge.models.maps.registry import FAMILIES
+from kedge.models.maps.families import FAMILIES
 from kedge.models.translator import unit_rows
 from kedge.tasks import search
 

@@ -6,25 +6,25 @@ from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from kedge.errors import InputError
 from kedge.estimators.devices import MAX_AXES, Loaded, load_space, resolve_device, to_numpy
 from kedge.estimators.findings import Findings, learn_findings
+from kedge.estimators.fit_inputs import FitInputs, check_parameters, gather_inputs
 from kedge.estimators.fitted import FittedDiscovery
-from kedge.estimators.inputs import RandomState, as_anchor_rows, as_random_state
-from kedge.estimators.pair_inputs import PairsLike, as_seed_rows
+from kedge.estimators.inputs import RandomState, as_random_state
+from kedge.estimators.pair_inputs import PairsLike
 from kedge.estimators.persistence import contents_of, settings_of
 from kedge.judging.judge import Judgement, LabelFreeJudge
-from kedge.matching import DEFAULT_BUDGET, Precision, Problem, exact_is_quick, require_budget, using_precision
-from kedge.models.anchors import AnchorChoice, anchor_count, choose_anchors
+from kedge.matching import DEFAULT_BUDGET, Precision, Problem, exact_is_quick, using_precision
+from kedge.models.anchors import AnchorChoice, choose_anchors
 from kedge.models.maps.choosing import Centers
-from kedge.models.maps.registry import form_of
+from kedge.models.maps.families import form_of
 from kedge.models.side import Side
 from kedge.runs.checkpoint import Checkpoint
 from kedge.runs.folder import write_run
@@ -34,23 +34,11 @@ from kedge.solving.paper import PaperInit, PaperSettings, solve_as_printed
 from kedge.solving.schedule import Schedule, schedules_for
 from kedge.solving.steps import Log, OnStep
 from kedge.spaces import Embeddings
-from kedge.spaces.conversion import SpaceLike, as_space
+from kedge.spaces.conversion import SpaceLike
 from kedge.spaces.embeddings import Key
 from kedge.storage.checksum import matrix_checksum
 
 Method = Literal["alternate", "paper"]
-
-_MIN_SEEDS = {("alternate", "seeds"): 0, ("paper", "seeds"): 3, ("paper", "random"): 1}
-
-
-class _Inputs(NamedTuple):
-    """Two spaces, seeds as rows (s, 2), and the anchors: rows (a,) of X, or None, and how many there are to be."""
-
-    x: Embeddings
-    y: Embeddings
-    seeds: NDArray[np.int64]
-    anchors: NDArray[np.int64] | None
-    n_anchors: int
 
 
 class AnchorDiscovery(FittedDiscovery):
@@ -130,7 +118,7 @@ class AnchorDiscovery(FittedDiscovery):
     unmatched_keys_x_, unmatched_keys_y_ : lists of keys
         The rows that have no match.
     model_ : PairModel
-        What `shared_x` and `shared_y` read by, fitted to the pairs.
+        What `x_.shared` and `y_.shared` read by, fitted to the pairs.
     map_, map_back_ : float arrays, shapes (dx, dy) and (dy, dx)
         Linear maps between the normalised spaces, each chosen by how well one searches with it.
     map_scores_ : dict
@@ -223,8 +211,8 @@ class AnchorDiscovery(FittedDiscovery):
         anchors : keys or rows of X, optional
             The anchors to use instead of choosing `n_anchors`.
         """
-        self._check_parameters()
-        given = self._given(x, y, seeds, anchors)
+        check_parameters(self)
+        given = gather_inputs(self, x, y, seeds, anchors)
         device = resolve_device(self.device)
         self.random_state_ = as_random_state(self.random_state)
         generator = torch.Generator().manual_seed(self.random_state_)
@@ -266,27 +254,7 @@ class AnchorDiscovery(FittedDiscovery):
         """Discover, and give the relative coordinates (n, a) of X."""
         return self.fit(x, y, seeds, anchors).transform(x)
 
-    def _given(
-        self, x: SpaceLike, y: SpaceLike, seeds: PairsLike, anchors: Iterable[Key] | ArrayLike | None
-    ) -> _Inputs:
-        """What `fit` was given, checked."""
-        space_x, space_y = as_space(x, "x"), as_space(y, "y")
-        for space in (space_x, space_y):
-            if space.dim < 2:
-                raise InputError(f"{space.source}: at least 2 dimensions are needed, a direction has none to differ in")
-        smaller = min(len(space_x), len(space_y))
-        require_budget(self.memory_budget, max(len(space_x), len(space_y)))
-        seed_rows = as_seed_rows(seeds, space_x, space_y, _MIN_SEEDS[self.method, self.init])
-        if self.schedule and not self.schedule.fingerprints and not len(seed_rows):
-            raise InputError(
-                "schedule: there is nothing to start from; give seeds, or a Schedule with fingerprints=True"
-            )
-        if anchors is None:
-            return _Inputs(space_x, space_y, seed_rows, None, anchor_count(self.n_anchors, smaller, "n_anchors"))
-        anchor_rows = as_anchor_rows(anchors, space_x)
-        return _Inputs(space_x, space_y, seed_rows, anchor_rows, anchor_count(len(anchor_rows), smaller, "anchors"))
-
-    def _load(self, given: _Inputs, device: torch.device) -> tuple[Problem, Loaded, Loaded]:
+    def _load(self, given: FitInputs, device: torch.device) -> tuple[Problem, Loaded, Loaded]:
         """The rows of both spaces on the device, and the problem that they and the seeds are."""
         exact = self.exact or self.method == "paper" or exact_is_quick(len(given.x), len(given.y), device)
         dtype = torch.float32 if exact else torch.float16
@@ -354,7 +322,7 @@ class AnchorDiscovery(FittedDiscovery):
         self.map_back_ = form_of(back.family).from_state(back.map.in_coordinates(axes_y, axes_x).state(), (dy, dx))
         self.map_scores_ = {"map": forward.description, "map_back": back.description}
 
-    def _learn_sides(self, given: _Inputs, findings: Findings, loaded_x: Loaded, loaded_y: Loaded) -> None:
+    def _learn_sides(self, given: FitInputs, findings: Findings, loaded_x: Loaded, loaded_y: Loaded) -> None:
         """Set the learned attributes of either side."""
         (dx, dy), model = (len(loaded_x.axes), len(loaded_y.axes)), self.model_
         correlations = to_numpy(model.correlations)
@@ -382,27 +350,7 @@ class AnchorDiscovery(FittedDiscovery):
         self.x_ = replace(self.x_, unmatched_keys=_keys_without(x, self.pairs_[:, 0]))
         self.y_ = replace(self.y_, unmatched_keys=_keys_without(y, self.pairs_[:, 1]))
 
-    def _check_parameters(self) -> None:
-        if (self.method, self.init) not in _MIN_SEEDS:
-            allowed = ", ".join(f"method={method!r} with init={init!r}" for method, init in _MIN_SEEDS)
-            raise InputError(f"no such method: {self.method!r} with init={self.init!r}; there are {allowed}")
-        if self.anchor_choice not in ("random", "farthest"):
-            raise InputError(f"anchor_choice must be 'random' or 'farthest', got {self.anchor_choice!r}")
-        if self.method == "paper" and self.checkpoint is not None:
-            raise InputError("checkpoint: method 'paper' keeps no state; omit it")
-        if self.whiten != "auto" and not (isinstance(self.whiten, int | float) and 0 <= self.whiten <= 1):
-            raise InputError(f"whiten must be 'auto' or a number from 0 to 1, got {self.whiten!r}")
-        if not 0 <= self.min_confidence <= 1:
-            raise InputError(f"min_confidence must be between 0 and 1, got {self.min_confidence!r}")
-        numbers = {"n_anchors": self.n_anchors, "memory_budget": self.memory_budget}
-        for name, value in numbers.items():
-            by_default = name == "n_anchors" and value is None
-            if not by_default and not (isinstance(value, int | np.integer) and 1 <= value < 2**63):
-                raise InputError(f"{name} must be a whole number of at least 1, got {value!r}")
-        if self.random_state is None and self.checkpoint is not None:
-            raise InputError("random_state: to go on from a checkpoint takes the same number again; give one")
-
-    def _open_checkpoint(self, given: _Inputs, device: torch.device, generator: torch.Generator) -> Checkpoint | None:
+    def _open_checkpoint(self, given: FitInputs, device: torch.device, generator: torch.Generator) -> Checkpoint | None:
         """Where finished stages are kept; it may hold those of an unfinished fit of the same spaces, to go on with."""
         if self.checkpoint is None:
             return None

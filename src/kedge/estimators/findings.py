@@ -24,8 +24,8 @@ from kedge.matching import Problem, held, read_y
 from kedge.models.anchors import place_free_anchors, snap
 from kedge.models.cross_fitting import cross_fitted
 from kedge.models.maps.choosing import ENOUGH_KNOWN, Centers, ChosenMap, choose_map
+from kedge.models.pair_fitting import fit_model, known_and_found, pair_moments
 from kedge.models.pair_model import PairModel
-from kedge.models.pairs import fit_model, known_and_found, pair_moments
 from kedge.models.soft_pairs import soft_cross
 from kedge.solving.alignment import Alignment
 from kedge.solving.finishing import PAIRS_PER_DIM

@@ -22,8 +22,8 @@ def as_anchor_rows(anchors: Iterable[Key] | ArrayLike, x: Embeddings) -> NDArray
     """Anchors given by keys or rows, as distinct rows (a,) of X."""
     listed = as_list(anchors)
     if listed is None:
-        told = f"{type(anchors).__name__} {reprlib.repr(anchors)}"
-        raise InputError(f"anchors must be a list of keys or rows of x, got {told}")
+        described = f"{type(anchors).__name__} {reprlib.repr(anchors)}"
+        raise InputError(f"anchors must be a list of keys or rows of x, got {described}")
     if not listed:
         raise InputError("anchors: none are given; give at least one key or row of x")
     rows: dict[int, int] = {}
@@ -75,12 +75,12 @@ def row_named(value: Key, space: Embeddings) -> int | None:
 
 def describe_unknown(value: Key, space: Embeddings, side: str) -> str:
     """Why `row_named` finds no row."""
-    told = side if space.source == side else f"{side} ({space.source})"
+    described = side if space.source == side else f"{side} ({space.source})"
     if not isinstance(value, _WHOLE):
-        return f"{told} has no key {value!r}; {space.told_of_keys(value)}"
+        return f"{described} has no key {value!r}; {space.told_of_keys(value)}"
     if space.has_numbers_as_keys:
         return (
-            f"{told} has no key {value!r}; its keys are whole numbers, so that whole numbers name keys, not rows; "
+            f"{described} has no key {value!r}; its keys are whole numbers, so that whole numbers name keys, not rows; "
             f"{space.told_of_keys(value)}"
         )
-    return f"{value} is no row of {told}; rows are 0 to {len(space) - 1}"
+    return f"{value} is no row of {described}; rows are 0 to {len(space) - 1}"

@@ -39,8 +39,8 @@ def as_pair_rows(pairs: PairsLike, x: Embeddings, y: Embeddings, name: str) -> N
         found = [row_named(pair[column], space) for pair in listed]
         if None in found:
             number = found.index(None)
-            told = describe_unknown(listed[number][column], space, side)
-            raise InputError(f"{name}, number {number + 1}, {listed[number]!r}: {told}")
+            described = describe_unknown(listed[number][column], space, side)
+            raise InputError(f"{name}, number {number + 1}, {listed[number]!r}: {described}")
         rows[:, column] = np.asarray(found, dtype=np.int64)
     return rows
 
@@ -115,8 +115,8 @@ def _refuse_contradictions(rows: NDArray[np.int64], x: Embeddings, y: Embeddings
         for number, pair in enumerate(pairs):
             other = first.setdefault(pair[column], number)
             if pairs[other] != pair:
-                told = ", and ".join(
+                described = ", and ".join(
                     f"number {place + 1}, {(x.keys[pairs[place][0]], y.keys[pairs[place][1]])}"
                     for place in (other, number)
                 )
-                raise InputError(f"{name} contradict each other: {told}; keep one of the two")
+                raise InputError(f"{name} contradict each other: {described}; keep one of the two")

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from kedge.geometry import nearest_rotation, orthogonal_map, unit
 from kedge.matching import CosineReading, Match, Problem, row_blocks, transport_step
-from kedge.models.pairs import pair_moments
+from kedge.models.pair_fitting import pair_moments
 from kedge.solving.alignment import Judge
 from kedge.solving.annealing import anneal, leading_axes
 from kedge.solving.finishing import finish

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from kedge.geometry import Moments
 from kedge.matching import Candidates, Comparison, Problem, compare, compare_among, held, map_rows
-from kedge.models.pairs import fit_model, pair_moments
+from kedge.models.pair_fitting import fit_model, pair_moments
 
 FOLDS = 10
 """Models that share the work of reading all rows."""

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from safetensors.numpy import save as serialize
 
 from kedge.errors import InputError
+from kedge.models.maps.families import form_of
 from kedge.models.maps.protocol import Map
-from kedge.models.maps.registry import form_of
 from kedge.runs.description import NAME, RunDescription, describe, holds_run, read_description
 from kedge.runs.tables import HEADERS, Tables, read_tables, write_tables
 from kedge.spaces.atomic import atomic_folder, require_parent

@@ -46,7 +46,7 @@ class Opinion(Protocol):
 
 
 class Judge(Protocol):
-    """What a method is told by; anything that does this can take its place."""
+    """What a method asks whether it succeeded; anything that does this can take its place."""
 
     def judge(self, problem: Problem, match: Match) -> Opinion:
         """How good a match of a problem, or of a part of it, is."""

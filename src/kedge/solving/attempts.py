@@ -21,7 +21,7 @@ from torch import Tensor
 from kedge.geometry import nearest_rotation, unit
 from kedge.matching import CosineReading, Match, Problem, Reading, draw_rows, nearest_of
 from kedge.models.maps.choosing import ENOUGH_KNOWN
-from kedge.models.pairs import fit_model, known_and_found, pair_moments
+from kedge.models.pair_fitting import fit_model, known_and_found, pair_moments
 from kedge.solving.alignment import Alignment, Judge, Opinion
 from kedge.solving.annealing import anneal, leading_axes
 from kedge.solving.finishing import Finished, finish, finish_softly

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from kedge.geometry import unit
 from kedge.matching import Candidates, CosineReading, Match, Problem, Reading, compare
+from kedge.models.pair_fitting import fit_model, known_and_found
 from kedge.models.pair_model import PairModel
-from kedge.models.pairs import fit_model, known_and_found
 from kedge.solving.alignment import Judge
 from kedge.solving.annealing import anneal
 from kedge.solving.schedule import Schedule

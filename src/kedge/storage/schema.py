@@ -23,10 +23,10 @@ _DEEPEST = 32
 
 @dataclass(frozen=True)
 class Within:
-    """The least and the greatest that a number may be."""
+    """The bounds of a number."""
 
-    least: float
-    most: float
+    minimum: float
+    maximum: float
 
 
 _FINITE = Within(-sys.float_info.max, sys.float_info.max)
@@ -124,7 +124,7 @@ def _any_of(kinds: Sequence[Any], value: Any, where: str) -> Any:
 def _number(kind: type, value: Any, where: str, bounds: Within) -> int | float:
     whole = isinstance(value, int) and not isinstance(value, bool)
     # Comparing neither overflows, whatever the number, nor holds for NaN.
-    if (whole or (kind is float and isinstance(value, float))) and bounds.least <= value <= bounds.most:
+    if (whole or (kind is float and isinstance(value, float))) and bounds.minimum <= value <= bounds.maximum:
         return value
     raise _wrong(Annotated[kind, bounds], value, where)
 
@@ -132,18 +132,18 @@ def _number(kind: type, value: Any, where: str, bounds: Within) -> int | float:
 def _wrong(kind: Any, value: Any, where: str) -> InputError:
     received = "a list" if isinstance(value, list) else "an object" if isinstance(value, dict) else json.dumps(value)
     received = received if len(received) <= _SHOWN else f"{received[:_SHOWN]}..."
-    return InputError(f"{where.removesuffix(':')}: must be {_told(kind)}, got {received}")
+    return InputError(f"{where.removesuffix(':')}: must be {_words_for(kind)}, got {received}")
 
 
-def _told(kind: Any) -> str:
+def _words_for(kind: Any) -> str:
     """What a type asks for, in words."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
         bounds = arguments[1]
-        told = _PLAIN[arguments[0]]
-        return told if bounds == _FINITE else f"{told} from {bounds.least:.16g} to {bounds.most:.16g}"
+        words = _PLAIN[arguments[0]]
+        return words if bounds == _FINITE else f"{words} from {bounds.minimum:.16g} to {bounds.maximum:.16g}"
     if origin in (Union, UnionType):
-        return " or ".join(_told(one) for one in arguments)
+        return " or ".join(_words_for(one) for one in arguments)
     if origin is Literal:
         return " or ".join(map(repr, arguments))
     if origin in (list, tuple, Sequence):

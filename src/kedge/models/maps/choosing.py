@@ -18,12 +18,12 @@ from torch import Tensor
 from kedge.geometry import Moments, denormalise, held_out_correlations, unit
 from kedge.matching import Problem, row_blocks
 from kedge.models.maps import recolored, refined
+from kedge.models.maps.families import candidates
 from kedge.models.maps.lesson import Lesson
 from kedge.models.maps.linear import LinearMap
 from kedge.models.maps.protocol import Map
-from kedge.models.maps.registry import candidates
+from kedge.models.pair_fitting import moments_of_halves, pair_moments
 from kedge.models.pair_model import choose_ridge
-from kedge.models.pairs import moments_of_halves, pair_moments
 
 ENOUGH_KNOWN = 50
 """From so many known pairs on, they and not the found ones are what choices are judged by."""

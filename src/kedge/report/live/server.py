@@ -58,7 +58,7 @@ class Request(NamedTuple):
     hosts: list[str]
 
 
-class Answer(NamedTuple):
+class HttpAnswer(NamedTuple):
     """Status, type and content."""
 
     status: HTTPStatus
@@ -83,13 +83,13 @@ def serve(explorer: Explorer, port: int) -> Server:
         "/contents.json": (_JSON, as_json(explorer.contents).encode()),
     }
 
-    def answer(asked: Request) -> Answer:
+    def answer(asked: Request) -> HttpAnswer:
         if len(asked.hosts) != 1 or asked.hosts[0] not in server.hosts:  # a page from elsewhere, made to point here
             return _refusal(HTTPStatus.FORBIDDEN, f"ask for {server.hosts[0]}")
         if asked.method not in ("GET", "HEAD"):
             return _refusal(HTTPStatus.NOT_IMPLEMENTED, "there is nothing to write to; ask by GET")
         if asked.path in pages:
-            return Answer(HTTPStatus.OK, *pages[asked.path])
+            return HttpAnswer(HTTPStatus.OK, *pages[asked.path])
         if asked.path not in answers:
             return _refusal(HTTPStatus.NOT_FOUND, f"there is no {asked.path}")
         if len(asked.query) > _MAX_QUERY:
@@ -102,8 +102,8 @@ def serve(explorer: Explorer, port: int) -> Server:
         if found is None:
             return _refusal(HTTPStatus.NOT_FOUND, f"there is no such {asked.path[1:]}")
         if isinstance(found, bytes):
-            return Answer(HTTPStatus.OK, _PNG, found)
-        return Answer(HTTPStatus.OK, _JSON, as_json(found).encode())
+            return HttpAnswer(HTTPStatus.OK, _PNG, found)
+        return HttpAnswer(HTTPStatus.OK, _JSON, as_json(found).encode())
 
     server = Server(answer, port)
     return server
@@ -116,7 +116,7 @@ class Server:
     more, the oldest that has not asked yet is closed.
     """
 
-    def __init__(self, answer: Callable[[Request], Answer], port: int) -> None:
+    def __init__(self, answer: Callable[[Request], HttpAnswer], port: int) -> None:
         self._answer = answer
         self._socket = socket.create_server((LOOPBACK, port), backlog=_BACKLOG)
         self.server_port = int(self._socket.getsockname()[1])
@@ -132,7 +132,7 @@ class Server:
         self._idle.set()
 
     def serve_forever(self) -> None:
-        """Answer, until interrupted or told to `shutdown` by another thread; answers in the making are not awaited."""
+        """Answer, until interrupted or asked to `shutdown` by another thread; answers in the making are not awaited."""
         self._idle.clear()
         try:
             with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
@@ -199,7 +199,7 @@ class Server:
         writer.transport.abort()
         return True
 
-    async def _asked(self, reader: asyncio.StreamReader) -> tuple[Request | None, Answer | None]:
+    async def _asked(self, reader: asyncio.StreamReader) -> tuple[Request | None, HttpAnswer | None]:
         """The request, or what is answered to one that is none."""
         try:
             async with asyncio.timeout(_HEAD_SECONDS):
@@ -211,10 +211,10 @@ class Server:
         except (ValueError, HTTPException):
             return None, _refusal(HTTPStatus.BAD_REQUEST, "this is no request of HTTP/1.1")
 
-    async def _in_thread(self, request: Request) -> Answer:
+    async def _in_thread(self, request: Request) -> HttpAnswer:
         """The answer, by a thread that nobody waits for at the end: those of an executor would be waited for."""
         async with self._threads:
-            promise: asyncio.Future[Answer] = self._loop.create_future()
+            promise: asyncio.Future[HttpAnswer] = self._loop.create_future()
 
             def answer() -> None:
                 try:
@@ -245,7 +245,7 @@ def _parsed(head: bytes) -> Request:
     return Request(method, unquote(parts.path), parts.query, parse_headers(io.BytesIO(rest)).get_all("Host", []))
 
 
-async def _send(writer: asyncio.StreamWriter, answer: Answer, *, whole: bool) -> None:
+async def _send(writer: asyncio.StreamWriter, answer: HttpAnswer, *, whole: bool) -> None:
     """The answer, as fast as it is taken; without `whole` only its headers."""
     status, kind, body = answer
     headers = {"Content-Type": kind, "Content-Length": str(len(body)), **_HEADERS}
@@ -258,7 +258,7 @@ async def _send(writer: asyncio.StreamWriter, answer: Answer, *, whole: bool) ->
     writer.write_eof()
 
 
-def _keep(promise: asyncio.Future[Answer], answer: Answer) -> None:
+def _keep(promise: asyncio.Future[HttpAnswer], answer: HttpAnswer) -> None:
     """Keep a promise, unless nobody waits for it any longer."""
     if not promise.done():
         promise.set_result(answer)
@@ -276,5 +276,5 @@ def _answers(explorer: Explorer) -> Mapping[str, Callable[[Mapping[str, str]], A
     }
 
 
-def _refusal(status: HTTPStatus, reason: str) -> Answer:
-    return Answer(status, _JSON, as_json({"error": reason}).encode())
+def _refusal(status: HTTPStatus, reason: str) -> HttpAnswer:
+    return HttpAnswer(status, _JSON, as_json({"error": reason}).encode())

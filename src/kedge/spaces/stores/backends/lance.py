@@ -39,7 +39,7 @@ class LanceStore(Store):
         if address.is_url:
             raise InputError(f"{address}: a folder is needed, not a URL: lancedb:DIR#TABLE")
         self._folder = Path(address.place)
-        self._opened: _Table | None = None
+        self._opened: _LanceTable | None = None
         self._known: set[Id] | None = None
 
     def exists(self) -> bool:
@@ -95,7 +95,7 @@ class LanceStore(Store):
         others = _columns_for(typed, [_ID, _VECTOR])
         schema = pa.schema([ids, vectors, *others], dict(like.metadata) or None)
         made = lancedb.connect(self._folder).create_table(self.address.name, schema=schema)
-        self._opened = _Table(made, self.address)
+        self._opened = _LanceTable(made, self.address)
 
     def write(self, batch: Batch) -> None:
         """Add the rows that are not there yet."""
@@ -135,9 +135,9 @@ class LanceStore(Store):
         """As the column of ids has it: text, or a number where it can be one."""
         return self._table().id_of(key) if self._opened or self.exists() else key
 
-    def _table(self) -> _Table:
+    def _table(self) -> _LanceTable:
         if self._opened is None:
-            self._opened = _Table(lancedb.connect(self._folder).open_table(self.address.name), self.address)
+            self._opened = _LanceTable(lancedb.connect(self._folder).open_table(self.address.name), self.address)
         return self._opened
 
     def _ids(self) -> set[Id]:
@@ -149,7 +149,7 @@ class LanceStore(Store):
                 self._known.update(rows[column].to_pylist())
         return self._known
 
-    def _with_room_for(self, batch: Batch) -> _Table:
+    def _with_room_for(self, batch: Batch) -> _LanceTable:
         """The table, with a column for each entry that these rows have."""
         table = self._table()
         said = dict.fromkeys(name for payload in batch.payloads for name, value in payload.items() if value is not None)
@@ -157,11 +157,11 @@ class LanceStore(Store):
         if new:
             fields = [pa.field(name, _type_of([payload.get(name) for payload in batch.payloads])) for name in new]
             table.client.add_columns(_columns_for(fields, table.schema.names))
-            table = self._opened = _Table(table.client, self.address)
+            table = self._opened = _LanceTable(table.client, self.address)
         return table
 
 
-class _Table:
+class _LanceTable:
     """A table of the client, and what its columns are."""
 
     def __init__(self, client: Any, address: Address) -> None:
@@ -252,7 +252,7 @@ def _type_of(values: Sequence[Any]) -> Any:
     return pa.string() if pa.types.is_nested(inner) or pa.types.is_null(inner) else kind
 
 
-def _array(batch: Batch, ids: Sequence[Id], column: Any, table: _Table) -> Any:
+def _array(batch: Batch, ids: Sequence[Id], column: Any, table: _LanceTable) -> Any:
     """What these rows have in a column. One of text has anything else as JSON."""
     if column.name == table.id:
         return pa.array(ids, column.type)

@@ -39,7 +39,7 @@ _TAKEN = ("id", "rowid", "distance", "k", PAYLOAD, DOCUMENT)
 
 
 @dataclass(frozen=True)
-class _Table:
+class _VectorTable:
     """What the statement that made a table says of it."""
 
     id: str
@@ -70,7 +70,7 @@ class SqliteVecStore(Store):
         super().__init__(address)
         self._name, _, self._column = address.name.partition(".")
         self._rows, self._ids = _quoted(self._name), _quoted(f"{self._name}_rowids")
-        self._found: _Table | None = None
+        self._found: _VectorTable | None = None
         self._connections: dict[bool, apsw.Connection] = {}
 
     def exists(self) -> bool:
@@ -205,20 +205,20 @@ class SqliteVecStore(Store):
     def _query(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
         return list(self._connection(read_only=True).execute(query, values))
 
-    def _rows_of(self, keys: str, values: Sequence[Id], table: _Table) -> Batch:
+    def _rows_of(self, keys: str, values: Sequence[Id], table: _VectorTable) -> Batch:
         """The rows whose ids a query makes of a list, found one by one: for all else vec0 goes through the table."""
         columns = ", ".join(f't."{name}"' for name in (table.id, table.vector, *table.others))
         joined = f'({keys}) AS given CROSS JOIN {self._rows} t ON t."{table.id}" = given.key'
         query = f"SELECT {columns} FROM {joined} ORDER BY given.place"
         return _batch(self._query(query, [json.dumps(values)]), table)
 
-    def _table(self) -> _Table:
+    def _table(self) -> _VectorTable:
         table = self._look()
         if table is None:
             raise InputError(f"{self.address}: there is no such table")
         return table
 
-    def _look(self) -> _Table | None:
+    def _look(self) -> _VectorTable | None:
         """The table, or None; remembered, since only `create` changes it here."""
         if self._found is None and Path(self.address.place).exists():
             found = self._query("SELECT sql FROM sqlite_master WHERE name = ? COLLATE NOCASE", (self._name,))
@@ -226,7 +226,7 @@ class SqliteVecStore(Store):
                 self._found = self._parsed(found[0][0])
         return self._found
 
-    def _parsed(self, statement: str) -> _Table:
+    def _parsed(self, statement: str) -> _VectorTable:
         """What the statement says that made the table; the types are found nowhere else."""
         definition = re.fullmatch(r"create\s+virtual\s+table.*?\susing\s+vec0\s*\((.*)\)\s*", statement, _ANY_CASE)
         if definition is None:
@@ -251,7 +251,7 @@ class SqliteVecStore(Store):
         if kind.lower() not in _FLOATS:
             raise InputError(f"{self.address}: only vectors of float32 are read, those of {name} are {kind}")
         metric = _METRIC.search(options)
-        return _Table(
+        return _VectorTable(
             id=key[1] if key else "rowid",
             id_is_text=key is not None and key[2].lower() == "text",
             vector=name,
@@ -272,7 +272,7 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _batch(rows: Sequence[Sequence[Any]], table: _Table) -> Batch:
+def _batch(rows: Sequence[Sequence[Any]], table: _VectorTable) -> Batch:
     vectors = np.frombuffer(b"".join(row[1] for row in rows), dtype="<f4").reshape(len(rows), table.dim)
     payloads = [dict(zip(table.others, row[2:], strict=True)) for row in rows]
     if table.is_own:

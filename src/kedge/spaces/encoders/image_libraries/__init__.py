@@ -1,0 +1,1 @@
+"""Image encoders, one module per library; each has `load`."""
