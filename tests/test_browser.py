@@ -348,8 +348,8 @@ def test_the_table_sorts_filters_turns_and_downloads(visit, report, fitted, tmp_
     page.locator("#table tbody td:nth-child(2) button").first.click()  # keys of Y are linked too
     page.wait_for_function("document.getElementById('sought').textContent.endsWith(' in Y')")
     assert page.locator("#sought").inner_text() == f"{fitted.seed_keys_[0][1]} in Y"
-    for column in ("rows closer", "confidence"):  # headers stand over their figures
-        page.get_by_label("Table").select_option("seeds" if column == "rows closer" else "pairs")
+    for column in ("rank", "confidence"):  # headers stand over their figures
+        page.get_by_label("Table").select_option("seeds" if column == "rank" else "pairs")
         header = page.locator("#table th", has_text=column)
         place = page.locator("#table th").all_inner_texts().index(column) + 1
         for cell in (header, page.locator(f"#table tbody td:nth-child({place})").first):
@@ -558,7 +558,7 @@ def test_the_address_keeps_the_look(visit, report):
     page.get_by_label("Confidence at least").fill("0.5")
     page.get_by_role("button", name="y", exact=True).click()
     page.wait_for_timeout(600)
-    page.get_by_role("link", name="Pairs").click()  # a link within the page keeps the state
+    page.get_by_role("link", name="Pairs", exact=True).click()  # a link within the page keeps the state
     state = """() => ({
         sought: document.getElementById("sought").textContent,
         hits: document.getElementById("hits").textContent,

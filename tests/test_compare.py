@@ -27,8 +27,13 @@ def with_partners_moved(run, count, confidence=None):
     other.pair_keys_ = [(left, right) for (left, _), right in zip(run.pair_keys_, keys_y, strict=True)]
     other.match_ = run.match_.copy()
     other.match_[other.pairs_[:, 0]] = other.pairs_[:, 1]
-    if confidence is not None:
-        other.pair_confidence_ = np.full_like(run.pair_confidence_, confidence)
+    return other if confidence is None else with_confidence(other, confidence)
+
+
+def with_confidence(run, confidence):
+    """The same run with pairs of this confidence."""
+    other = copy(run)
+    other.pair_confidence_ = np.full_like(run.pair_confidence_, confidence)
     return other
 
 
@@ -38,10 +43,17 @@ def without_pairs_after(run, count):
     dropped = run.pairs_[count:]
     other.pairs_, other.pair_keys_ = run.pairs_[:count], run.pair_keys_[:count]
     other.pair_confidence_ = run.pair_confidence_[:count]
-    for side, name in enumerate(("x_.unmatched_keys", "y_.unmatched_keys")):
+    unmatched = []
+    for side in (0, 1):
         key_of = dict(zip(dropped[:, side].tolist(), (pair[side] for pair in run.pair_keys_[count:]), strict=True))
-        setattr(other, name, [key_of[row] for row in sorted(key_of)])
-    return other
+        unmatched.append([key_of[row] for row in sorted(key_of)])
+    return with_unmatched(other, *unmatched)
+
+
+def with_unmatched(run, keys_x, keys_y):
+    """The same run with other keys that have no match."""
+    run.x_, run.y_ = replace(run.x_, unmatched_keys=tuple(keys_x)), replace(run.y_, unmatched_keys=tuple(keys_y))
+    return run
 
 
 def judged(run, map_verdict, pairs_verdict):
@@ -100,14 +112,15 @@ def test_a_row_of_y_with_another_partner_contradicts_too(run):
     other.pair_keys_ = [(run.pair_keys_[5][0], run.pair_keys_[0][1])]
     other.pairs_ = np.array([[run.pairs_[5, 0], run.pairs_[0, 1]]])
     other.pair_confidence_ = run.pair_confidence_[:1]
-    other.x_.unmatched_keys = [key for key in (f"r{row}" for row in range(120)) if key != run.pair_keys_[5][0]]
-    other.y_.unmatched_keys = [right for _, right in run.pair_keys_[1:]]
+    unmatched = [key for key in (f"r{row}" for row in range(120)) if key != run.pair_keys_[5][0]]
+    with_unmatched(other, unmatched, [right for _, right in run.pair_keys_[1:]])
     compared = compare_runs({"one": one, "other": other})
     assert compared.agreements[0][1] == PairAgreement(0, 1, 0)
     assert compared.disputed == 0  # no row of X has two partners
 
 
 def test_disagreements_of_which_both_are_sure_come_first(run):
+    run = with_confidence(run, 0.9)
     moved = with_partners_moved(run, 30)
     moved.pair_confidence_ = run.pair_confidence_.copy()
     moved.pair_confidence_[:30] = np.linspace(0.5, 0.6, 30)
@@ -120,6 +133,7 @@ def test_disagreements_of_which_both_are_sure_come_first(run):
 
 
 def test_the_run_with_most_right_pairs_is_trusted(run):
+    run = with_confidence(run, 0.9)
     compared = compare_runs(
         {"few": without_pairs_after(run, 80), "all": run, "unsure": with_partners_moved(run, 2, 0.6)}
     )
@@ -207,7 +221,7 @@ def test_a_million_pairs_are_compared(run):
     large.pairs_ = np.stack([rows, rows], axis=1)
     large.pair_keys_ = [(f"x{row}", f"y{row}") for row in rows]
     large.pair_confidence_ = np.linspace(1, 0.5, len(rows), dtype=np.float32)
-    large.x_.unmatched_keys, large.y_.unmatched_keys = [], []
+    with_unmatched(large, [], [])
     moved = copy(large)
     moved.pair_keys_ = [*large.pair_keys_[:-2], ("x999998", "y999999"), ("x999999", "y999998")]
     compared = compare_runs({"a": large, "b": moved})

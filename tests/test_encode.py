@@ -782,7 +782,7 @@ def test_lines_and_long_fields(tmp_path):
     ("name", "content", "message"),
     [
         ("t.jsonl", b'{"text": "a"}\n{"text": \n', "t.jsonl, line 2: not valid JSON"),
-        ("t.jsonl", b'{"text": "a"}\n[1]\n', "t.jsonl, line 2: one JSON object a line is needed, got list"),
+        ("t.jsonl", b'{"text": "a"}\n[1]\n', "t.jsonl, line 2: one JSON object per line is needed, got list"),
         ("t.jsonl", b"[" * 100_000, "t.jsonl, line 1: not valid JSON"),
         ("t.jsonl", b'{"body": "a", "id": 1}\n', "line 1: there is no field 'text'; there are 'body', 'id'"),
         ("t.jsonl", b'{"text": 5}\n', "line 1: the field 'text' must be a string, got int"),

@@ -16,7 +16,8 @@ import torch
 
 from kedge import AnchorDiscovery, InputError, KnownAnchors, Stitcher
 from kedge.cli.main import main
-from kedge.geometry import denormalise
+from kedge.geometry import denormalise, unit
+from kedge.models.maps.linear import LinearMap
 from kedge.tasks import about_translation, export_bytes
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "recipes" / "changing-models.md"
@@ -29,7 +30,7 @@ INPUTS = {"x": {"file": "new.npz", "sha256": "0"}, "y": {"file": "old.npz", "sha
 def uncentered(fitted) -> AnchorDiscovery:
     """The same run, as if nothing had been taken off its spaces."""
     found = copy.copy(fitted).set_params(center=False)
-    found.x_.center = found.y_.center = None
+    found.x_, found.y_ = (replace(side, center=None) for side in (found.x_, found.y_))
     found.provenance_ = {}
     return found
 
@@ -53,7 +54,7 @@ def options(back: bool, scale: str) -> list[str]:
 
 
 def translated(discovery, vectors, *, back, scale):
-    return (discovery.translate_back if back else discovery.translate)(vectors, scale=scale)
+    return discovery.translate(vectors, back=back, scale=scale)
 
 
 def assert_alike(found, expected, tolerance=1e-5):
@@ -106,7 +107,8 @@ def test_one_vector_is_translated_as_among_others(fitted, words, back, scale):
 def test_translation_is_the_map_and_the_way_back_to_the_sphere(fitted, uncentered, words, centering):
     discovery = {"centered": fitted, "uncentered": uncentered}[centering]
     center = None if discovery.y_.center is None else torch.from_numpy(discovery.y_.center)
-    plain = denormalise(torch.from_numpy(discovery.map_x(words[0])), center).numpy()
+    mapped = unit(torch.from_numpy(discovery.map_(discovery.x_.normalise(words[0]))))
+    plain = denormalise(mapped, center).numpy()
     np.testing.assert_allclose(discovery.translate(words[0]), plain, atol=1e-6)
     at_length = discovery.translate(words[0], scale="raw")
     np.testing.assert_allclose(at_length / discovery.y_.mean_norm, plain, atol=1e-6)
@@ -118,9 +120,9 @@ def test_more_rows_than_are_carried_at_once(fitted, words):
 
 
 @pytest.mark.parametrize("side", ["x", "y"])
-@pytest.mark.parametrize("name", ["normalise", "describe", "transform", "shared", "map"])
+@pytest.mark.parametrize("name", ["normalise", "whiten", "relative", "shared"])
 def test_other_methods_take_one_vector_too(fitted, words, name, side):
-    method, rows = getattr(fitted, f"{name}_{side}"), words[side == "y"].vectors[:3]
+    method, rows = getattr(getattr(fitted, f"{side}_"), name), words[side == "y"].vectors[:3]
     together = method(rows)
     np.testing.assert_allclose(method(rows[1]), together[1], rtol=1e-4, atol=1e-4)
     assert method(rows[1]).shape == together[1].shape
@@ -358,19 +360,21 @@ def test_onnx_takes_all_that_translate_takes(fitted, words, session):
 def test_onnx_translates_what_is_mapped_to_nothing(fitted):
     onnxruntime = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnx")
-    nowhere = fitted.translator()._replace(matrix=np.zeros((300, 100), dtype=np.float32))
+    translator = fitted.translator()
+    (step,) = translator.steps
+    nowhere = replace(translator, steps=(replace(step, map=LinearMap(np.zeros((300, 100), dtype=np.float32))),))
     model = export_bytes(nowhere, about_translation(fitted), ".onnx")
     vectors = np.ones((2, 300), dtype=np.float32)
     session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
     (found,) = session.run(["translated"], {"vectors": vectors})
-    assert_alike(found, nowhere.carry(vectors))
+    assert_alike(found, nowhere(vectors))
 
 
 @pytest.mark.parametrize("wrong", UNUSABLE.values(), ids=UNUSABLE)
 def test_printed_lines_refuse_what_translate_refuses(runs, words, tmp_path, capsys, monkeypatch, wrong):
     monkeypatch.chdir(tmp_path)
     scope: dict = {}
-    exec(lines_for(capsys, runs["centerd"], "-o", "map.npz"), scope)
+    exec(lines_for(capsys, runs["centered"], "-o", "map.npz"), scope)
     for vectors in (wrong, [*words[0].vectors[:2], wrong]):
         with pytest.raises(ValueError, match="vectors must be finite and not zero"):
             scope["translate"](np.asarray(vectors, dtype=np.float32))
@@ -394,3 +398,15 @@ def test_the_page_shows_the_lines_that_are_printed(runs, tmp_path, capsys):
 
 def without_sizes(lines: str) -> str:
     return re.sub(r"\d{2,}", "#", lines)
+
+
+def test_several_steps_are_exported_to_onnx_alone(fitted, words):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    there_and_back = fitted.translator().then(fitted.translator(back=True))
+    with pytest.raises(InputError, match="only one linear map can be written as plain arrays; export to onnx"):
+        export_bytes(there_and_back, about_translation(fitted), ".npz")
+    model = export_bytes(there_and_back, about_translation(fitted), ".onnx")
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    (found,) = session.run(["translated"], {"vectors": words[0].vectors[:50]})
+    assert_alike(found, there_and_back(words[0].vectors[:50]))

@@ -254,7 +254,7 @@ def test_a_folder_of_parquet_as_a_store_follows_the_same_rule(tmp_path, capsys):
     assert_read(f"{address}#author,emb", KEYS[::-1], VECTORS)
     with open_store(f"{address}#title,emb") as store:
         assert next(store.read(10)).payloads[0] == {"author": "r5"}
-    assert "leave the name after # away" in failure(
+    assert "omit the name after #" in failure(
         capsys, "convert", f"{address}#title,emb", f"parquet:{tmp_path / 'new'}#title,emb"
     )
 

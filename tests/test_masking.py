@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import copy
 from pathlib import Path
 
 import numpy as np
@@ -284,15 +285,14 @@ def test_what_is_written_and_printed_of_a_store_shows_it_not(here, guarded, run_
 
 
 def test_runs_and_pages_show_it_not(here, guarded, fitted, run_files):
-    from kedge.cli.provenance import describe_input
-
+    from kedge.cli.find.provenance import describe_input
     from kedge.report import Explorer
     from kedge.report.page.rendering import as_json
 
     x, y = read_embeddings(guarded), read_embeddings(run_files[2])
-    fitted.save(here / "run", extra={"inputs": {"x": describe_input(Address.parse(guarded), x)}})
+    copy(fitted).save(here / "run", extra={"inputs": {"x": describe_input(Address.parse(guarded), x)}})
     assert "token=***" in (here / "run" / "run.json").read_text()
-    page = as_json(Explorer(fitted, x, y, run="RUN", most=50).contents)
+    page = as_json(Explorer(fitted, x, y, run="RUN", max_rows=50).contents)
     assert_silent(*files_say(here / "run"), page)
 
 

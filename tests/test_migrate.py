@@ -15,6 +15,7 @@ import pytest
 
 import kedge
 from kedge.cli.main import main
+from kedge.runs.folder import seal
 from kedge.spaces.stores import NOTE, Batch, Description, StoreKind, open_store
 from kedge.spaces.stores.registry import STORE_KINDS
 
@@ -47,7 +48,7 @@ def test_a_store_is_carried(shop, run_files, words, tmp_path, capsys):
     assert run("migrate", shop, target, "--run", run_files[0], "--to-model", "glove", "--batch", "64") == 0
     output = capsys.readouterr().out
     assert "500 rows translated into" in output
-    assert "checked: all ids are there, " in output
+    assert "checked: 500 rows on both sides, " in output
     carried = kedge.read_embeddings(target)
     expected = kedge.load(run_files[0]).translate(words[0].take(range(500)), scale="raw")
     np.testing.assert_allclose(carried.vectors[carried.rows(words[0].keys[:500])], expected, atol=1e-3)
@@ -65,7 +66,7 @@ def test_a_store_is_carried(shop, run_files, words, tmp_path, capsys):
     [
         (["--back"], "holds vectors of 300 numbers, the map takes 100; it takes them the other way, by --back"),
         (["--resume", "--to-model", "other"], "something else"),
-        ([], "is there already; go on with --resume"),
+        ([], "already exists; go on with --resume"),
     ],
 )
 def test_what_cannot_be_carried_is_refused(shop, run_files, tmp_path, capsys, more, told):
@@ -104,12 +105,51 @@ def test_rows_that_do_not_fit_are_listed(words, run_files, tmp_path, capsys):
     assert (tmp_path / "bad.tsv").read_text() == f"id\treason\n{space.keys[5]}\thas NaN or infinite values\n"
 
 
+def test_ids_that_repeat_are_refused_left_out_or_renamed(words, run_files, tmp_path, capsys):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    space = words[0].take(range(300))
+    ids = list(space.keys)
+    ids[250], ids[150] = ids[110], ids[10]
+    (tmp_path / "old").mkdir()
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(np.array(space.vectors).reshape(-1)), space.dim)
+    pq.write_table(pa.table({"id": ids, "vector": vectors}), tmp_path / "old" / "a.parquet")
+    command = ["migrate", f"parquet:{tmp_path / 'old'}", f"parquet:{tmp_path / 'new'}", "--run", run_files[0]]
+    for more in ([], ["--dry-run"]):
+        assert run(*command, "--batch", "100", *more) == 2
+        told = capsys.readouterr().err
+        assert (
+            f"2 ids repeat ({ids[10]!r} in rows 10 and 150, {ids[110]!r} in rows 110 and 250, counted from 0)" in told
+        )
+        assert not (tmp_path / "new").exists()
+    assert run(*command, "--on-duplicate", "first", "--skip-bad", tmp_path / "left.tsv") == 0
+    output = capsys.readouterr().out
+    assert "ids that repeat: 2 rows were left out" in output
+    assert "checked: 298 rows on both sides" in output
+    assert (tmp_path / "left.tsv").read_text().splitlines()[1:] == [
+        f"{ids[10]}\thas the id of an earlier row",
+        f"{ids[110]}\thas the id of an earlier row",
+    ]
+    assert run(*command, "--on-duplicate", "suffix", "--resume") == 2
+    assert "something else" in capsys.readouterr().err
+    command[2] = f"parquet:{tmp_path / 'all'}"
+    assert run(*command, "--on-duplicate", "suffix", "--json") == 0
+    result = json.loads(capsys.readouterr().out)
+    assert (result["written"], result["repeated"], result["complete"]) == (300, 2, True)
+    carried = kedge.read_embeddings(command[2])
+    expected = kedge.load(run_files[0]).translate(space, scale="raw")
+    rows = carried.rows([ids[10], f"{ids[10]}-2", f"{ids[110]}-2"])
+    np.testing.assert_allclose(carried.vectors[rows], expected[[10, 150, 250]], atol=1e-3)
+
+
 def test_a_map_that_is_not_right_carries_nothing(words, run_files, shop, tmp_path, capsys):
     folder = tmp_path / "run"
     kedge.load(run_files[0]).save(folder)
     described = json.loads((folder / "run.json").read_text())
     described["health"]["map"] |= {"verdict": "failed", "score": 0.0}
     (folder / "run.json").write_text(json.dumps(described))
+    seal(folder)
     assert run("migrate", shop, f"parquet:{tmp_path / 'new'}", "--run", folder) == 2
     assert "the verdict on its map is failed" in capsys.readouterr().err
     assert run("migrate", shop, f"parquet:{tmp_path / 'new'}", "--run", folder, "--ignore-verdict") == 0

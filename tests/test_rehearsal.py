@@ -12,6 +12,7 @@ import torch
 
 from kedge import AnchorDiscovery, Embeddings, InputError, load, rehearse, write_embeddings
 from kedge.cli.main import main
+from kedge.models.maps.linear import LinearMap
 from kedge.spaces.pairs import write_table
 from kedge.tasks import METRIC_NAMES, gold_by_key
 from kedge.tasks.rehearsal.metrics import bootstrap_interval
@@ -55,7 +56,7 @@ def turned():
     spaces = Embeddings(keys, x, "new.npz"), Embeddings([keys[row] for row in order], (x @ rotation)[order], "old.npz")
     seeds = [(key, key) for key in keys[::6]]
     discovery = AnchorDiscovery(n_anchors=20, device="cpu").fit(*spaces, seeds)
-    discovery.map_, discovery.map_back_ = rotation, rotation.T.copy()
+    discovery.map_, discovery.map_back_ = LinearMap(rotation), LinearMap(rotation.T.copy())
     return discovery, *spaces
 
 
@@ -64,7 +65,7 @@ def broken(turned):
     """The same with maps that are nothing of the kind."""
     discovery = copy(turned[0])
     chance = np.random.default_rng(1)
-    discovery.map_, discovery.map_back_ = chance.standard_normal((2, 16, 16)).astype(np.float32)
+    discovery.map_, discovery.map_back_ = map(LinearMap, chance.standard_normal((2, 16, 16)).astype(np.float32))
     return discovery
 
 

@@ -129,12 +129,12 @@ def test_known_anchors_give_the_coordinates_of_a_discovery(words, fitted, word_s
     pairs = np.stack([fitted.anchors_x_, fitted.anchors_y_], axis=1)
     by_row, by_key = KnownAnchors().fit(x, y, pairs), KnownAnchors().fit(x, y, fitted.anchor_keys_)
     for known in (by_row, by_key):
-        np.testing.assert_array_equal(known.x_.relative(x), fitted.x_.relative(x))
-        np.testing.assert_array_equal(known.y_.relative(y), fitted.y_.relative(y, anchors="snapped"))
+        np.testing.assert_allclose(known.x_.relative(x), fitted.x_.relative(x), atol=1e-6)
+        np.testing.assert_allclose(known.y_.relative(y), fitted.y_.relative(y, anchors="snapped"), atol=1e-6)
         assert known.anchor_keys_ == fitted.anchor_keys_
     seeds = KnownAnchors().fit(x.vectors, y.vectors, fitted.seeds_)
-    np.testing.assert_array_equal(seeds.x_.relative(x.vectors), fitted.x_.relative(x, anchors="seeds"))
-    np.testing.assert_array_equal(seeds.y_.relative(y.vectors), fitted.y_.relative(y, anchors="seeds"))
+    np.testing.assert_allclose(seeds.x_.relative(x.vectors), fitted.x_.relative(x, anchors="seeds"), atol=1e-6)
+    np.testing.assert_allclose(seeds.y_.relative(y.vectors), fitted.y_.relative(y, anchors="seeds"), atol=1e-6)
     assert seeds.x_.relative(x).dtype == np.float32
 
 

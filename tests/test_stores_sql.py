@@ -212,7 +212,7 @@ def test_pg_an_extension_in_a_schema_of_its_own(database):
 @pytest.mark.parametrize(
     ("columns", "name", "told"),
     [
-        ("title text, vector vector(3)", "docs", "no primary key of one column and no column `id`"),
+        ("title text, vector vector(3)", "docs", "nothing identifies its rows: no primary key, .* no column `id`"),
         ("id int, a vector(3), b vector(3)", "docs", r"several columns of vectors \(a, b\)"),
         ("id int, a sparsevec(3)", "docs.a", "of type sparsevec, not vector or halfvec"),
         ("id int", "docs.", "TABLE.COLUMN"),

@@ -18,6 +18,7 @@ from kedge.cli import output
 from kedge.cli.main import main
 from kedge.cli.progress import counting_bar
 from kedge.errors import did_you_mean
+from kedge.runs.folder import seal
 from kedge.spaces.pairs import read_pairs, read_table, write_table
 
 FORGED = "ALIGNED"
@@ -149,6 +150,7 @@ def test_a_run_of_somebody_else_cannot_forge_its_verdict(run_folder, spaces, tmp
         about["health"][answer]["reason"] = f"\x1b[2Jgood\n{FORGED} [bold]yes[/bold] [/]"
         about["health"][answer]["advice"] = f"\x1b]0;x\x07\n{FORGED}"
     (copy / "run.json").write_text(json.dumps(about))
+    seal(copy)
     for command in (["info", copy], ["evaluate", copy, *spaces, "--gold", "keys"]):
         assert run(*command) == 0
         printed = capsys.readouterr()

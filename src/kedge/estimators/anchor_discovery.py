@@ -21,7 +21,7 @@ from kedge.estimators.inputs import RandomState, as_anchor_rows, as_random_state
 from kedge.estimators.pair_inputs import PairsLike, as_seed_rows
 from kedge.estimators.persistence import contents_of, settings_of
 from kedge.judging.judge import Judgement, LabelFreeJudge
-from kedge.matching import DEFAULT_BUDGET, Precision, Problem, exact_is_quick, using_precision
+from kedge.matching import DEFAULT_BUDGET, Precision, Problem, exact_is_quick, require_budget, using_precision
 from kedge.models.anchors import AnchorChoice, anchor_count, choose_anchors
 from kedge.models.maps.choosing import Centers
 from kedge.models.maps.registry import form_of
@@ -275,6 +275,7 @@ class AnchorDiscovery(FittedDiscovery):
             if space.dim < 2:
                 raise InputError(f"{space.source}: at least 2 dimensions are needed, a direction has none to differ in")
         smaller = min(len(space_x), len(space_y))
+        require_budget(self.memory_budget, max(len(space_x), len(space_y)))
         seed_rows = as_seed_rows(seeds, space_x, space_y, _MIN_SEEDS[self.method, self.init])
         if self.schedule and not self.schedule.fingerprints and not len(seed_rows):
             raise InputError(

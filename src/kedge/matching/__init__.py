@@ -4,7 +4,7 @@ May import geometry and below; `kernels` is the only folder that knows Triton.
 """
 
 from kedge.matching.assignment import assign_distinct
-from kedge.matching.blocks import DEFAULT_BUDGET, map_rows, row_blocks, row_pieces
+from kedge.matching.blocks import DEFAULT_BUDGET, map_rows, require_budget, row_blocks, row_pieces
 from kedge.matching.candidates import Candidates, exact_is_quick, find_candidates, nearest_of
 from kedge.matching.comparison import CandidateComparison, CandidateRecall, Comparison, ExactComparison
 from kedge.matching.csls import Match, hubness, match_csls, second_margins
@@ -50,6 +50,7 @@ __all__ = [
     "match_csls",
     "nearest_of",
     "read_y",
+    "require_budget",
     "row_blocks",
     "row_pieces",
     "second_margins",

@@ -18,6 +18,8 @@ DEFAULT_BUDGET = 256 * 2**20
 # Larger blocks bring no speed on a CPU (measured on two cores: flat from 512 rows on).
 _MAX_CPU_ROWS = 1024
 _CACHE_LINE = 16  # float32 numbers
+# How often a pass holds a block at once, at most.
+_MAX_COPIES = 4
 # Rows worked on at once where a temporary of the size of the matrix would otherwise appear.
 _ROWS = 16_384
 # Rows of half precision that become float32 at once where all are gone over.
@@ -48,6 +50,15 @@ def map_rows(rows: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
     for begin in range(_ROWS, len(rows), _ROWS):
         result[begin : begin + _ROWS] = function(rows[begin : begin + _ROWS].float())
     return result
+
+
+def require_budget(budget: int, rows: int) -> None:
+    """Raise an `InputError` unless so many bytes hold similarities to so many rows, as often as any pass needs them."""
+    needed = 4 * _MAX_COPIES * rows
+    if budget < needed:
+        raise InputError(
+            f"memory_budget of {budget} bytes is too small for rows of {rows} similarities; give at least {needed}"
+        )
 
 
 def _rows_per_block(a: Tensor, b: Tensor, budget: int, copies: int) -> int:

@@ -11,9 +11,9 @@ from pathlib import Path
 from safetensors import SafetensorError
 
 from kedge.errors import InputError, OutputError
-from kedge.spaces.staging import HIDDEN, workshop
+from kedge.spaces.staging import HIDDEN, staging
 
-# How safetensors tells the number of an error of the system.
+# How safetensors writes the number of an error of the system.
 _RUST_ERROR = re.compile(r"\(os error (\d+)\)")
 
 
@@ -21,7 +21,7 @@ _RUST_ERROR = re.compile(r"\(os error (\d+)\)")
 def atomic_path(target: Path) -> Iterator[Path]:
     """Yield a temporary path beside `target`; on success it becomes `target`, on any error it vanishes.
 
-    The temporary file has the target's name, in another folder, so that a suffix still tells the format. Where it
+    The temporary file has the target's name, in another folder, so that its suffix still names the format. Where it
     cannot be written, as on a full disk, an `OutputError` names the target.
     """
     with atomic_paths(target) as (temporary,):
@@ -36,14 +36,14 @@ def atomic_paths(*targets: Path) -> Iterator[tuple[Path, ...]]:
     """
     for target in targets:
         require_target(target)
-    with writing(targets[0]), workshop(targets[0].parent) as shop:
-        made = tuple(shop.new / target.name for target in targets)
+    with writing(targets[0]), staging(targets[0].parent) as made_in:
+        made = tuple(made_in.new / target.name for target in targets)
         for temporary in made:
             temporary.touch()
         yield made
         for temporary in made:
             temporary.chmod(0o666 & ~_umask())  # some libraries make private files; outputs are ordinary ones
-        shop.move_out(*(target.name for target in targets))
+        made_in.move_out(*(target.name for target in targets))
 
 
 @contextmanager
@@ -56,18 +56,18 @@ def atomic_folder(target: Path) -> Iterator[Path]:
     """
     target = target.resolve()  # through a link, to the folder itself
     require_parent(target)
-    with writing(target), workshop(target.parent) as shop:
-        temporary = shop.new / target.name
+    with writing(target), staging(target.parent) as made_in:
+        temporary = made_in.new / target.name
         temporary.mkdir()
         yield temporary
-        shop.move_out(target.name)
+        made_in.move_out(target.name)
 
 
 def delete_folder(folder: Path) -> None:
     """Delete a folder as a whole or, if that is interrupted before it begins, not at all."""
     folder = folder.resolve()
-    with workshop(folder.parent) as shop:
-        folder.rename(shop.new / folder.name)
+    with staging(folder.parent) as made_in:
+        folder.rename(made_in.new / folder.name)
 
 
 @contextmanager

@@ -21,7 +21,7 @@ _CHECK_ROWS = 16_384
 
 def unusable_rows(vectors: NDArray[np.float32]) -> dict[int, str]:
     """The rows of (n, d) that have no direction, and what is wrong with each."""
-    # In float64 the square of no finite float32 over- or underflows, so one sum tells all.
+    # In float64 the square of no finite float32 over- or underflows, so one sum is enough.
     squared = np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64)
     wrong = np.flatnonzero(~np.isfinite(squared) | (squared == 0)).tolist()
     return {row: "is a zero vector" if squared[row] == 0 else "has NaN or infinite values" for row in wrong}

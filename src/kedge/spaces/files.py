@@ -1,4 +1,4 @@
-"""Read and write spaces: the suffix chooses the format, one module a format; an address chooses a store.
+"""Read and write spaces: the suffix chooses the format, one module per format; an address chooses a store.
 
 Where a file can hold several spaces, `FILE#NAME` says which is meant.
 """
@@ -94,9 +94,9 @@ def read_file(path: Path, selection: Selection = Selection(), share: tuple[int, 
         raise InputError(f"{path}: too large for the memory of this machine; use limit or a smaller file") from error
     except Exception as error:
         # Whatever the parser of a format (zip, gzip, NumPy, safetensors, Arrow, JSON) stumbles over.
-        told = " ".join(str(error).split()) or type(error).__name__
+        why = " ".join(str(error).split()) or type(error).__name__
         what = "dataset" if is_dataset else f"{place.suffix} file"
-        raise InputError(f"{path}: not a readable {what} ({told}); truncated or of another format") from error
+        raise InputError(f"{path}: not a readable {what} ({why}); truncated or of another format") from error
     if not names and selection.keys is not None:
         raise InputError(f"{path}: none of the {len(selection.keys)} wanted keys is in the file")
     return Embeddings(names, vectors, str(path), share_of(len(names), *share))
@@ -157,6 +157,18 @@ def split_name(path: Path) -> tuple[Path, str]:
 def is_known_format(path: str | Path) -> bool:
     """Whether the suffix names a format of spaces; says nothing of whether there is such a file."""
     return _suffix_of(Path(path)).lower() in _FORMATS
+
+
+def key_fault(path: Path, key: str) -> str | None:
+    """Why the format of a file cannot store a key; None if it can."""
+    suffix = _suffix_of(path).lower().removesuffix(".gz")
+    if suffix in (".vec", ".txt", ".bin") and key.split() != [key]:
+        return "has an id that is empty or holds white space, which word2vec files cannot store"
+    if suffix == ".npy":
+        return npy.key_fault(key)
+    if (suffix == ".npz" and key.endswith("\0")) or (suffix == ".h5ad" and "\0" in key):
+        return f"has an id with a NUL character, which {suffix} cannot store"
+    return None
 
 
 def require_writable(path: str | Path) -> None:

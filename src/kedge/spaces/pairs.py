@@ -116,7 +116,7 @@ def rows_from_key_pairs(pairs: Iterable[tuple[str, str]], x: Embeddings, y: Embe
 
 
 def read_key_list(path: str | Path) -> list[str]:
-    """Keys from a file, one a line; empty lines do not count."""
+    """Keys from a file, one per line; empty lines do not count."""
     return [fields[0] for _, fields in read_fields(Path(path), whole_lines=True)]
 
 
@@ -137,7 +137,7 @@ def write_table(
 
 
 def read_table(path: Path) -> list[dict[str, str]]:
-    """Read back what `write_table` wrote: one dict a row."""
+    """Read back what `write_table` wrote: one dict per row."""
     lines = read_fields(path)
     if not lines:
         raise InputError(f"{path}: the header line is missing")

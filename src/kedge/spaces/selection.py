@@ -26,10 +26,10 @@ class Selection:
         """Whether `count` rows are all that is wanted."""
         return self.limit is not None and count >= self.limit
 
-    def most(self, total: int) -> int:
+    def max_rows(self, total: int) -> int:
         """How many of `total` rows, whose keys are unique, are wanted at most."""
-        most = total if self.limit is None else min(total, self.limit)
-        return most if self.keys is None else min(most, len(self.keys))
+        limit = total if self.limit is None else min(total, self.limit)
+        return limit if self.keys is None else min(limit, len(self.keys))
 
     def rows(self, keys: Sequence[str]) -> list[int]:
         """Rows to keep where all keys are known at once."""

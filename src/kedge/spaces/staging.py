@@ -26,7 +26,7 @@ _LOCK, _NEW, _OLD = "lock", "new", "old"
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 
-class Workshop:
+class Staging:
     """The folder `new`, whose contents are moved to `parent` once they are whole."""
 
     def __init__(self, folder: Path) -> None:
@@ -54,12 +54,12 @@ class Workshop:
 
 
 @contextmanager
-def workshop(parent: Path) -> Iterator[Workshop]:
-    """A workshop in `parent`, which must be there; what is left in it at the end is deleted."""
+def staging(parent: Path) -> Iterator[Staging]:
+    """A staging folder in `parent`, which must be there; what is left in it at the end is deleted."""
     clear_leftovers(parent)
     folder, lock = _locked_folder(parent)
     try:
-        yield Workshop(folder)
+        yield Staging(folder)
     finally:
         with suppress(OSError):  # what cannot be deleted now, the next one deletes
             _clear(folder)
@@ -67,7 +67,7 @@ def workshop(parent: Path) -> Iterator[Workshop]:
 
 
 def clear_leftovers(parent: Path) -> None:
-    """Clear away what processes left in `parent` that died while they wrote; what they had moved aside is put back."""
+    """Clear up what processes left in `parent` that died while they wrote; what they had moved aside is put back."""
     for folder in parent.glob(f"{_PREFIX}*"):
         with suppress(OSError):  # it is gone by now, or another user's
             if not folder.is_symlink():

@@ -17,7 +17,7 @@ from kedge.masking import mask
 if TYPE_CHECKING:
     from kedge.estimators import AnchorDiscovery
     from kedge.spaces.stores import Description, Store
-    from kedge.spaces.stores.migration import Carry, Migration, OnBad
+    from kedge.spaces.stores.migration import Migration, OnBad, Translate
 
 
 def add_parser(commands: Any) -> None:
@@ -54,6 +54,12 @@ how much is missing; rows that were added to the source meanwhile are brought ov
     parser.add_argument(
         "--skip-bad", metavar="FILE", type=Path, help="omit rows that do not fit, and list them in FILE"
     )
+    parser.add_argument(
+        "--on-duplicate",
+        choices=("refuse", "first", "suffix"),
+        default="refuse",
+        help="ids that repeat: refuse them, keep the first row of each, or call later ones ID-2, ID-3, ... (refuse)",
+    )
     parser.add_argument("--batch", metavar="N", type=positive, default=1000, help="rows translated at once (1000)")
     parser.add_argument(
         "--from-model", metavar="NAME", type=mask, help="model of the store's vectors (the name in RUN)"
@@ -72,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
     from kedge.estimators import load
     from kedge.spaces.atomic import require_target
     from kedge.spaces.stores import open_store
-    from kedge.spaces.stores.migration import migrate, require_fitting, require_free
+    from kedge.spaces.stores.migration import migrate, require_fitting, require_free, require_own_ids
 
     discovery = load(arguments.run_folder)
     _require_ok(discovery, ignore_verdict=arguments.ignore_verdict)
@@ -91,6 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
         translate = _translation(discovery, arguments)
         if arguments.dry_run:
             there = require_free(target, origin, resume=arguments.resume)
+            require_own_ids(source, target, arguments.on_duplicate, skip_missing=arguments.skip_bad is not None)
             return _print_plan(arguments, source, about, translate, origin, going_on=there)
         began = time.perf_counter()
         with _bars() as (on_progress, on_check), _bad_rows(arguments.skip_bad) as on_bad:
@@ -102,6 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
                 dims,
                 batch_rows=arguments.batch,
                 resume=arguments.resume,
+                on_duplicate=arguments.on_duplicate,
                 on_bad=on_bad,
                 on_progress=on_progress,
                 on_check=on_check,
@@ -122,7 +130,7 @@ def _require_ok(discovery: AnchorDiscovery, *, ignore_verdict: bool) -> None:
     note(f"the map of the run is uncertain: {answer.reason} Rehearse it first: kedge rehearse")
 
 
-def _translation(discovery: AnchorDiscovery, arguments: argparse.Namespace) -> Carry:
+def _translation(discovery: AnchorDiscovery, arguments: argparse.Namespace) -> Translate:
     return partial(discovery.translate, back=arguments.back, scale=arguments.scale)
 
 
@@ -136,7 +144,8 @@ def _note(arguments: argparse.Namespace, discovery: AnchorDiscovery, source: str
     here, there = ("y", "x") if arguments.back else ("x", "y")
     state = (discovery.map_back_ if arguments.back else discovery.map_).state()
     digest = hashlib.sha256(b"".join(state[name].tobytes() for name in sorted(state)))
-    return {
+    duplicates = {} if arguments.on_duplicate == "refuse" else {"on_duplicate": arguments.on_duplicate}
+    return duplicates | {
         "model": arguments.to_model or inputs.get(there, {}).get("file", there.upper()),
         "carried_from": arguments.from_model or inputs.get(here, {}).get("file", here.upper()),
         "map": digest.hexdigest()[:16],
@@ -194,7 +203,7 @@ def _print_plan(
     arguments: argparse.Namespace,
     source: Store,
     about: Description,
-    translate: Carry,
+    translate: Translate,
     origin: dict[str, Any],
     *,
     going_on: bool,
@@ -234,8 +243,14 @@ def _print_result(arguments: argparse.Namespace, result: Migration, target: Stor
     print_line(f"{result.written} rows translated into {target.address}{before} ({rate})")
     if result.bad:
         print_line(f"left out: {result.bad} rows that do not fit, listed in {arguments.skip_bad}")
+    if result.repeated:
+        done = "were left out" if arguments.on_duplicate == "first" else "got another id"
+        print_line(f"ids that repeat: {result.repeated} rows {done}")
     if result.complete:
-        print_line(f"checked: all ids are there, {result.compared} rows compared and equal")
+        kept = result.written + result.before
+        print_line(f"checked: {kept} rows on both sides, {result.compared} of them compared and equal")
+        if result.as_text:
+            print_line(f"of these, {result.as_text} have values that the target keeps as text, having no type for them")
         return 0
     print_line(
         f"NOT COMPLETE: {result.missing} rows are missing (added meanwhile? then --resume), {result.extra} are in the "

@@ -151,7 +151,7 @@ def _add_advanced(group: argparse._ArgumentGroup) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Read, check, discover, write, and print how it went."""
-    from kedge.runs.lock import FolderLock
+    from kedge.spaces.lock import FolderLock
 
     try:
         with FolderLock(arguments.out):

@@ -6,7 +6,7 @@ const MINUTE = 60_000;
 const WORDS = new Intl.Collator(undefined, { numeric: true });
 
 function isFigure(column) {
-  return column === "confidence" || column === "rows closer";
+  return column === "confidence" || column === "rank";
 }
 
 class FoundTable {
@@ -42,7 +42,7 @@ class FoundTable {
     return {
       pairs: { columns: ["x", "y", "confidence", ...judged], rows: pairs },
       anchors: { columns: ["x", "y", "confidence", "kind", ...judged], rows: anchors },
-      seeds: { columns: ["x", "y", "found", "rows closer", "verdict"], rows: data.seeds },
+      seeds: { columns: ["x", "y", "found", "rank", "verdict"], rows: data.seeds },
       unmatched: {
         columns: ["x", "y"],
         rows: [...data.keys[0].slice(data.pairs).map((key) => [key, ""]), ...data.keys[1].slice(data.pairs).map((key) => ["", key])],

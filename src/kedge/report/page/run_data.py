@@ -59,8 +59,8 @@ def data_of(
             )
         ],
         "seeds": [
-            [left, right, found, closer, "looks wrong" if suspect else "" if found == right else "differs"]
-            for (left, right), found, closer, suspect in zip(
+            [left, right, found, rank, "looks wrong" if suspect else "" if found == right else "differs"]
+            for (left, right), found, rank, suspect in zip(
                 discovery.seed_keys_,
                 discovery.seed_found_keys_,
                 discovery.seed_rank_.tolist(),

@@ -60,5 +60,5 @@ def open_image(path: str | Path) -> Image:
         raise
     except Exception as error:
         # Each format has its own parser, and each its own way to fail.
-        told = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"{path}: not a readable image ({told}); repair or remove it, or skip such files") from error
+        why = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(f"{path}: not a readable image ({why}); repair or remove it, or skip such files") from error

@@ -62,17 +62,17 @@ def load_cached_first(model: str, load: Callable[[bool], Loaded]) -> Loaded:
 @contextmanager
 def quiet_transformers(*, bars: bool) -> Iterator[None]:
     """Keep transformers from listing weights it does not use and, unless `bars`, from drawing bars."""
-    told = import_library("transformers", "transformers models").utils.logging
-    verbosity, active = told.get_verbosity(), told.is_progress_bar_enabled()
-    told.set_verbosity_error()
+    messages = import_library("transformers", "transformers models").utils.logging
+    verbosity, active = messages.get_verbosity(), messages.is_progress_bar_enabled()
+    messages.set_verbosity_error()
     if not bars:
-        told.disable_progress_bar()
+        messages.disable_progress_bar()
     try:
         yield
     finally:
-        told.set_verbosity(verbosity)
+        messages.set_verbosity(verbosity)
         if active:
-            told.enable_progress_bar()
+            messages.enable_progress_bar()
 
 
 def require_hub(model: str) -> None:

@@ -59,7 +59,7 @@ def load_text_encoder(
     if pooling is not None:
         raise InputError(
             f"pooling {pooling!r} was asked for, but {model!r} is a sentence-transformers model, "
-            "which has its own pooling; leave pooling away"
+            "which has its own pooling; omit pooling"
         )
     return SentenceTextEncoder(model, max_length=max_length, batch_size=batch_size, device=device)
 

@@ -62,7 +62,7 @@ def encode_in_shards(
     restart : bool
         Delete what an earlier run left.
     on_progress : callable, optional
-        Is told how many items are done, and of how many; first those that were done before.
+        Called with how many items are done, and of how many; first those that were done before.
 
     Returns
     -------
@@ -78,12 +78,12 @@ def encode_in_shards(
     """
     described: dict[str, Setting] = {**settings, "inputs": inputs, "items": len(items), "shard_rows": shard_rows}
     _open_folder(folder, described, restart=restart)
-    tell = on_progress or (lambda *_: None)
+    report = on_progress or (lambda *_: None)
     shards: list[tuple[NDArray[np.bool_], NDArray[np.float32]] | None] = []
     for begin in range(0, len(items), shard_rows):
         shards.append(_read_shard(_shard_path(folder, begin), min(shard_rows, len(items) - begin)))
     done = sum(len(shard[0]) for shard in shards if shard is not None)
-    tell(done, len(items))
+    report(done, len(items))
     for number, finished in enumerate(shards):
         if finished is not None:
             continue
@@ -94,7 +94,7 @@ def encode_in_shards(
             block = encode(items[first : min(first + step, end)])
             blocks.append(block)
             done += len(block[0])
-            tell(done, len(items))
+            report(done, len(items))
         shard = _join(blocks)
         _write_shard(_shard_path(folder, begin), *shard)
         shards[number] = shard
@@ -138,11 +138,11 @@ def _open_folder(folder: Path, described: Mapping[str, Setting], *, restart: boo
     description = folder / _DESCRIPTION
     if folder.exists():
         if not folder.is_dir():
-            raise InputError(f"{folder}: is a file, but unfinished work has to be kept there; move it away")
+            raise InputError(f"{folder}: is a file, but unfinished work has to be kept there; move it elsewhere")
         # A run killed at its very start leaves temporary files only.
         if not description.exists() and any(not path.name.startswith(".kedge-") for path in folder.iterdir()):
             raise InputError(
-                f"{folder}: unfinished work has to be kept there, but it holds other files; move them away"
+                f"{folder}: unfinished work has to be kept there, but it holds other files; move them elsewhere"
             )
         if restart:
             delete_folder(folder)
@@ -161,8 +161,8 @@ def _open_folder(folder: Path, described: Mapping[str, Setting], *, restart: boo
         raise InputError(f"{description}: cannot be read; {advice}")
     changed = [name for name in {**before, **described} if before.get(name) != described.get(name)]
     if changed:
-        told = ", ".join(f"{name} {before.get(name)!r}, now {described.get(name)!r}" for name in changed)
-        raise InputError(f"{folder}: holds unfinished work on other inputs or settings ({told}); {advice}")
+        changes = ", ".join(f"{name} {before.get(name)!r}, now {described.get(name)!r}" for name in changed)
+        raise InputError(f"{folder}: holds unfinished work on other inputs or settings ({changes}); {advice}")
 
 
 def _shard_path(folder: Path, begin: int) -> Path:

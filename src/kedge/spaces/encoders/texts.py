@@ -1,4 +1,4 @@
-"""Files of texts: `.jsonl`, `.csv`, `.tsv` (both with a header line) and `.txt` (one text a line), also `.gz`."""
+"""Files of texts: `.jsonl`, `.csv`, `.tsv` (both with a header line) and `.txt` (one text per line), also `.gz`."""
 
 from __future__ import annotations
 
@@ -124,9 +124,9 @@ def _json_object(where: str, line: str) -> dict[str, Any]:
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{where}: not valid JSON ({error}); one object a line is needed") from error
+        raise InputError(f"{where}: not valid JSON ({error}); one object per line is needed") from error
     if not isinstance(record, dict):
-        raise InputError(f"{where}: one JSON object a line is needed, got {type(record).__name__}")
+        raise InputError(f"{where}: one JSON object per line is needed, got {type(record).__name__}")
     return record
 
 

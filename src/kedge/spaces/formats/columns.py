@@ -72,8 +72,8 @@ def _choose(
     columns = [name for names in by_type for name in names]
     if named:
         if named not in columns:
-            told = f"those that do are {', '.join(columns)}" if columns else "none does"
-            raise InputError(f"{source}: no column {named!r} holds {what}; {told}{did_you_mean(named, columns)}")
+            others = f"those that do are {', '.join(columns)}" if columns else "none does"
+            raise InputError(f"{source}: no column {named!r} holds {what}; {others}{did_you_mean(named, columns)}")
         return named
     for name in usual:
         if name in columns:

@@ -94,8 +94,8 @@ def _split_of(path: Path) -> Path:
 
 def _only(place: Path, splits: list[Path]) -> Path:
     if len(splits) != 1:
-        told = ", ".join(map(str, splits)) or "none is there"
-        raise InputError(f"{place}: one split is needed, not {len(splits)}; give one of them: {told}")
+        names = ", ".join(map(str, splits)) or "there is none"
+        raise InputError(f"{place}: one split is needed, not {len(splits)}; give one of them: {names}")
     return splits[0]
 
 

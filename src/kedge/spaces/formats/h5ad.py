@@ -56,16 +56,16 @@ def write(path: Path, space: Embeddings) -> None:
 def _matrix(path: Path, file: Any, name: str) -> Any:
     """The entry that holds the vectors: of `.obsm`, or `X`."""
     dense = [entry for entry, element in file["obsm"].items() if not _is_sparse(element)]
-    told = ", ".join(dense)
+    names = ", ".join(dense)
     if not name and len(dense) > 1:
-        raise InputError(f"{path}: .obsm has several entries ({told}); name one: {path}#{dense[0]}")
+        raise InputError(f"{path}: .obsm has several entries ({names}); name one: {path}#{dense[0]}")
     name = name or next(iter(dense), "X")
     element = file["obsm"].get(name, file.get("X") if name == "X" else None)
     if element is None:
-        known = f"there are {told}" if told else "it has none that is dense"
+        known = f"there are {names}" if names else "it has none that is dense"
         raise InputError(f"{path}: .obsm has no entry {name!r}; {known}{did_you_mean(name, dense)}")
     if _is_sparse(element):
-        instead = f"name an entry of .obsm: {told}" if told else "put vectors into .obsm first, such as its PCA"
+        instead = f"name an entry of .obsm: {names}" if names else "put vectors into .obsm first, such as its PCA"
         raise InputError(f"{path}: {name} is a sparse matrix, and a dense one is needed; {instead}")
     return element
 

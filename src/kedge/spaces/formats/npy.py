@@ -1,4 +1,4 @@
-"""A plain NumPy matrix `NAME.npy`, memory-mapped, with its keys in `NAME.keys.txt`, one a line.
+"""A plain NumPy matrix `NAME.npy`, memory-mapped, with its keys in `NAME.keys.txt`, one per line.
 
 Without a key file the row numbers "0", "1", ... are the keys.
 """
@@ -50,7 +50,7 @@ def read_chosen_keys(path: Path, shape: tuple[int, ...], selection: Selection) -
     if key_file(path).exists():
         keys, rows = _read_from_key_file(path, count, selection)
     elif selection.keys is None:
-        return [str(row) for row in range(selection.most(count))], slice(selection.most(count))
+        return [str(row) for row in range(selection.max_rows(count))], slice(selection.max_rows(count))
     else:
         rows = sorted(row for row in map(_row_number, selection.keys) if 0 <= row < count)[: selection.limit]
         keys = [str(row) for row in rows]
@@ -62,7 +62,7 @@ def _read_from_key_file(path: Path, count: int, selection: Selection) -> tuple[l
     require_regular_file(names)
     lines, from_windows = _survey(names)
     if lines != count:
-        raise InputError(f"{names}: one key a line is needed for the {count} rows of {path.name}, got {lines} keys")
+        raise InputError(f"{names}: one key per line is needed for the {count} rows of {path.name}, got {lines} keys")
     keys: list[str] = []
     rows: list[int] = []
     with names.open("rb") as stream:
@@ -112,10 +112,17 @@ def write_matrix(path: Path, vectors: NDArray[Any]) -> None:
         stream.write(matrix.data)
 
 
+def key_fault(key: str) -> str | None:
+    """Why a key file cannot store a key; None if it can."""
+    if "\n" in key or "\r" in key or not key:
+        return "has an id that is empty or holds a line break, which a key file cannot store"
+    return None
+
+
 def write_keys(path: Path, keys: Sequence[str]) -> None:
-    """Write keys, one a line."""
+    """Write keys, one per line."""
     for key in keys:
-        if "\n" in key or "\r" in key or not key:
+        if key_fault(key):
             raise InputError(
                 f"{path.name}: the key {key!r} is empty or holds a line break, which a key file cannot store; "
                 "write .npz, .safetensors or .parquet instead"

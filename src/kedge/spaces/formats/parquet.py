@@ -18,6 +18,7 @@ from kedge.spaces.formats.record_batches import collect
 from kedge.spaces.mapped_files import remember_size
 from kedge.spaces.memory import require_in_proportion, require_room
 from kedge.spaces.selection import Selection
+from kedge.spaces.streams import require_regular_file
 
 _BATCH_BYTES = 4 * 2**20
 _KEY_BYTES = 100  # of a short string and its places in a list and a dict
@@ -39,8 +40,24 @@ def parquet_batches(path: Path, columns: Columns, selection: Selection) -> Itera
     remember_size(path)
     with pq.ParquetFile(path, read_dictionary=names[:-1], memory_map=True, pre_buffer=False) as file:
         claims = read_claims(path, names)
-        require_room(_row_bytes(claims) * selection.most(claims.rows), path)
+        require_room(_row_bytes(claims) * selection.max_rows(claims.rows), path)
         yield from file.iter_batches(rows_at_once(path, names), columns=names)
+
+
+def open_parquet(path: Path, *, packed: bool = False) -> Any:
+    """A file of Parquet, through a map. `packed`: a text that it repeats stays one text, as in a dictionary."""
+    _, pq = import_pyarrow()
+    require_regular_file(path)
+    remember_size(path)
+    texts = []
+    if packed:
+        with pq.ParquetFile(path, memory_map=True, pre_buffer=False) as file:
+            texts = [leaf.path for leaf in map(file.schema.column, range(len(file.schema))) if _holds_text(leaf)]
+    return pq.ParquetFile(path, read_dictionary=texts, memory_map=True, pre_buffer=False)
+
+
+def _holds_text(leaf: Any) -> bool:
+    return leaf.physical_type == "BYTE_ARRAY" and leaf.logical_type.type in ("STRING", "NONE")
 
 
 def write(path: Path, space: Embeddings) -> None:
@@ -59,7 +76,8 @@ def rows_at_once(path: Path, columns: Collection[str]) -> int:
     """
     claims = read_claims(path, columns)
     require_in_proportion(claims.largest, path)
-    return max(_BATCH_BYTES // _row_bytes(claims), 1)
+    texts = max(claims.unpacked, 0) // max(claims.rows, 1)
+    return max(_BATCH_BYTES // max(_row_bytes(claims), texts), 1)
 
 
 def _row_bytes(claims: Claims) -> int:

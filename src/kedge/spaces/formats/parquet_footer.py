@@ -19,10 +19,11 @@ _INTEGERS = (4, 5, 6)
 
 @dataclass(frozen=True)
 class Claims:
-    """The rows of a file, the values of some columns, and the bytes of the largest stretch that is unpacked at once."""
+    """The rows of a file; values, bytes, and the bytes of the largest stretch unpacked at once, of some columns."""
 
     rows: int
     values: int
+    unpacked: int
     largest: int
 
 
@@ -35,14 +36,15 @@ def read_claims(path: Path, columns: Collection[str]) -> Claims:
             raise ValueError("it does not end as Parquet files do")
         stream.seek(-8 - length, 2)
         footer = _Compact(stream.read(length)).struct()
-    values = largest = 0
+    values = unpacked = largest = 0
     for group in footer.get(_GROUPS, []):
         for chunk in group[_CHUNKS]:
             about = chunk[_ABOUT]
             if about[_PATH][0].decode() in columns:
                 values += about[_VALUES]
+                unpacked += about[_UNPACKED]
                 largest = max(largest, 4 * about[_VALUES], about[_UNPACKED])
-    return Claims(footer[_ROWS], values, largest)
+    return Claims(footer[_ROWS], values, unpacked, largest)
 
 
 class _Compact:

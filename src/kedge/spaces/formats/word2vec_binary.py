@@ -22,7 +22,7 @@ def read(path: Path, selection: Selection) -> tuple[list[str], NDArray[np.float3
     """Keys and vectors (n, d) of a binary file, read row by row."""
     with open_binary(path, "rb") as stream:
         declared_rows, dim = _read_header(path, stream)
-        require_room_for(4 * dim * selection.most(declared_rows), path)
+        require_room_for(4 * dim * selection.max_rows(declared_rows), path)
         keys: list[str] = []
         numbers = bytearray()
         for row in range(declared_rows):

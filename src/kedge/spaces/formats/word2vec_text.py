@@ -36,9 +36,9 @@ def read(path: Path, selection: Selection) -> tuple[list[str], NDArray[np.float3
                 header = _parse_header(where, line)
                 if header is not None:
                     declared_rows, dim = header
-                    require_room_for(4 * dim * selection.most(declared_rows), path)
+                    require_room_for(4 * dim * selection.max_rows(declared_rows), path)
                     continue
-                dim = line.count(b" ")  # GloVe: the first row tells
+                dim = line.count(b" ")  # GloVe: as in the first row
             assert dim is not None
             if dim > MAX_DIM:
                 raise InputError(f"{where}: {dim} dimensions are declared, at most {MAX_DIM} can be")

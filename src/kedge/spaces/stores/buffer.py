@@ -2,7 +2,7 @@
 
 about.json      what the file is to hold
 vectors.f32     one vector after the other
-ids.jsonl       the id of each, a line of JSON
+ids.jsonl       the id of each, one line of JSON
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kedge.spaces.staging import HIDDEN
 from kedge.spaces.stores.store import Batch, Description, Id
 
 
-class Spool:
+class RowBuffer:
     """The rows that were given so far; a kill loses none that `append` has returned for."""
 
     def __init__(self, target: Path) -> None:
@@ -46,13 +46,14 @@ class Spool:
             temporary.write_text(json.dumps(asdict(like) | {"fields": None, "metadata": dict(like.metadata)}))
 
     def describe(self) -> Description:
-        """What was said at the beginning, and how many rows there are."""
+        """What was given at the beginning, and how many rows there are."""
         about = json.loads(self._about.read_text())
         return Description(**(about | {"rows": len(self.places())}))
 
     def append(self, batch: Batch) -> None:
-        """Add rows."""
+        """Add those of the rows that are not there yet."""
         places = self.places()
+        batch = batch.take([row for row, name in enumerate(batch.ids) if name not in places])
         with writing(self._target):
             with self._vectors.open("ab") as stream:
                 stream.write(np.ascontiguousarray(batch.vectors, dtype=np.float32).tobytes())

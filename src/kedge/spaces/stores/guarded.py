@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, TypeVar
 
 from kedge.errors import InputError, KedgeError
 from kedge.spaces.stores.address import Address
 from kedge.spaces.stores.store import Batch, Description, Id, Store
+
+_T = TypeVar("_T")
 
 
 class GuardedStore(Store):
@@ -18,6 +21,7 @@ class GuardedStore(Store):
         with self._guard():
             self._store = make(address)
         self.keeps_payload = self._store.keeps_payload
+        self.is_folder = self._store.is_folder
 
     def exists(self) -> bool:  # noqa: D102
         with self._guard():
@@ -29,15 +33,15 @@ class GuardedStore(Store):
                 raise InputError(f"{self.address}: there is nothing of that name")
             return self._store.describe()
 
-    def read(self, size: int) -> Iterator[Batch]:  # noqa: D102
+    def read(self, size: int, *, payload: bool = True) -> Iterator[Batch]:  # noqa: D102
         with self._guard():
-            batches = self._store.read(size)
-        while True:
-            with self._guard():
-                batch = next(batches, None)
-            if batch is None:
-                return
-            yield batch
+            batches = self._store.read(size, payload=payload)
+        yield from self._each(batches)
+
+    def ids(self, size: int) -> Iterator[Sequence[Id | None]]:  # noqa: D102
+        with self._guard():
+            ids = self._store.ids(size)
+        yield from self._each(ids)
 
     def fetch(self, ids: Collection[Id]) -> Batch:  # noqa: D102
         with self._guard():
@@ -46,6 +50,17 @@ class GuardedStore(Store):
     def present(self, ids: Collection[Id]) -> set[Id]:  # noqa: D102
         with self._guard():
             return self._store.present(ids)
+
+    def unfit(self, key: Id, payload: Mapping[str, Any]) -> str | None:  # noqa: D102
+        with self._guard():
+            return self._store.unfit(key, payload)
+
+    @contextmanager
+    def lock(self) -> Iterator[Callable[[], None]]:  # noqa: D102
+        with ExitStack() as stack:
+            with self._guard():
+                require_held = stack.enter_context(self._store.lock())
+            yield require_held
 
     def create(self, like: Description) -> None:  # noqa: D102
         with self._guard():
@@ -72,6 +87,14 @@ class GuardedStore(Store):
         with self._guard():
             return self._store.id_of(key)
 
+    def _each(self, parts: Iterator[_T]) -> Iterator[_T]:
+        while True:
+            with self._guard():
+                part = next(parts, None)
+            if part is None:
+                return
+            yield part
+
     @contextmanager
     def _guard(self) -> Iterator[None]:
         try:
@@ -79,6 +102,6 @@ class GuardedStore(Store):
         except (KedgeError, MemoryError):
             raise
         except Exception as error:  # whatever a client stumbles over
-            told = " ".join(str(error).split()) or type(error).__name__
-            # The client's own error may show what was hidden here, so it does not travel along.
-            raise InputError(f"{self.address}: {self.address.hide(told)}") from None
+            message = " ".join(str(error).split()) or type(error).__name__
+            # The client's own error may show what is hidden here, so it is not passed on.
+            raise InputError(f"{self.address}: {self.address.hide(message)}") from None

@@ -1,7 +1,8 @@
-"""All rows of one store, their vectors carried into another space, into a new store beside it.
+"""All rows of one store, their vectors translated into another space, into a new store beside it.
 
-The source is read twice and never written: once to carry the rows, once to see that they arrived. What a killed
-migration left is found by asking the target which ids it has, so that nothing else has to be remembered.
+The source is never written. It is read three times: its ids alone, to see that each row has its own; the rows, to
+translate them; and the rows again, to see that they arrived. What a killed migration left is found by asking the target
+which ids it has, so that nothing else has to be remembered.
 """
 
 from __future__ import annotations
@@ -16,16 +17,19 @@ from numpy.typing import NDArray
 
 from kedge.errors import InputError
 from kedge.spaces.embeddings import unusable_rows
+from kedge.spaces.stores.identity import OnDuplicate, RowIds, row_ids
+from kedge.spaces.stores.payloads import same_payload, same_value
 from kedge.spaces.stores.store import NOTE, Batch, Description, Id, Store
 
-Carry: TypeAlias = Callable[[NDArray[np.float32]], NDArray[np.float32]]
+Translate: TypeAlias = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 OnBad: TypeAlias = Callable[[Id, str], None]
 OnProgress: TypeAlias = Callable[[int, int], None]
 
-# Of every batch so many rows are compared, number by number and entry by entry.
+# Of every batch so many rows, drawn at random, are compared number by number and entry by entry.
 _COMPARED = 20
 # How far a unit vector may be off in a store that keeps half precision.
 _TOLERANCE = 2e-3
+_REPEATED = "has the id of an earlier row"
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,9 @@ class Migration:
 
     `rows` were read, of which `written` now, `before` by an earlier attempt, and `bad` not at all. Of those that must
     have arrived, `missing` are not in the target and `different` of the `compared` ones are not as they should be;
-    `extra` are in the target only.
+    `extra` are in the target only. Both sides are counted by rows. `repeated` rows had the id of an earlier one, and
+    were left out or got another id; `as_text` of the compared ones have entries that the target keeps as text, having
+    no type for them.
     """
 
     rows: int
@@ -45,6 +51,8 @@ class Migration:
     extra: int
     compared: int
     different: int
+    repeated: int = 0
+    as_text: int = 0
 
     @property
     def complete(self) -> bool:
@@ -55,46 +63,63 @@ class Migration:
 def migrate(
     source: Store,
     target: Store,
-    carry: Carry,
+    translate: Translate,
     note: Mapping[str, Any],
     dims: tuple[int, int],
     *,
     batch_rows: int = 1000,
     resume: bool = False,
+    on_duplicate: OnDuplicate = "refuse",
     on_bad: OnBad | None = None,
     on_progress: OnProgress | None = None,
     on_check: OnProgress | None = None,
 ) -> Migration:
-    """Carry all rows of `source` into `target`, which must not be there yet unless it is to `resume`.
+    """Translate all rows of `source` into `target`, which must not exist yet unless the migration is to `resume`.
 
     Parameters
     ----------
-    carry : callable
+    translate : callable
         Takes vectors (n, dims[0]) and returns vectors (n, dims[1]), as `AnchorDiscovery.translate` does.
     note : mapping
         What the target's metadata say of where its vectors come from; the same again when it resumes.
+    on_duplicate : "refuse", "first" or "suffix"
+        Rows whose id an earlier row has: an `InputError` before anything is written, left out, or called `ID-2`, ...
     on_bad : callable, optional
-        Told of each row that cannot be carried, and why; without it the first such row is an `InputError`.
+        Called with each row that cannot be translated or written, and why; without it the first is an `InputError`.
     on_progress, on_check : callable, optional
-        Told how many rows of how many are done, of carrying and of checking.
+        Called with how many rows of how many are done, of translating and of checking.
+
+    Raises
+    ------
+    InputError
+        Also where another process is writing to the target.
     """
     about = require_fitting(source, dims)
-    prepare(target, about, note, dims, resume=resume)
-    read = written = before = bad = 0
-    for batch in source.read(batch_rows):
-        good = _carriable(batch, on_bad)
-        new = good.take(_rows_not_in(target, good)) if resume else good
-        if len(new):
-            target.write(replace(new, vectors=carry(new.vectors)))
-        read += len(batch) + len(batch.bad)
-        written += len(new)
-        before += len(good) - len(new)
-        bad += len(batch) + len(batch.bad) - len(good)
-        if on_progress:
-            on_progress(read, max(read, about.rows))
-    target.finish()
-    arrived = _check(source, target, carry, batch_rows, on_check)
-    return Migration(rows=read, written=written, before=before, bad=bad, **arrived)
+    with (
+        target.lock() as require_held,
+        row_ids(source, target, on_duplicate, skip_missing=on_bad is not None) as ids,
+    ):
+        rename = bool(ids.repeated) and on_duplicate == "suffix"
+        prepare(target, replace(about, id_type="str") if rename else about, note, dims, resume=resume)
+        read = written = before = bad = repeated = 0
+        for batch in source.read(batch_rows):
+            rows = _rows_for(target, batch, ids, on_bad)
+            new = rows.batch.take(_rows_not_in(target, rows.batch)) if resume else rows.batch
+            require_held()
+            if len(new):
+                target.write(replace(new, vectors=translate(new.vectors)))
+            read += len(batch) + len(batch.bad)
+            written += len(new)
+            before += len(rows.batch) - len(new)
+            bad += rows.bad
+            repeated += rows.repeated
+            if on_progress:
+                on_progress(read, max(read, about.rows))
+        require_held()
+        target.finish()
+        ids.rewind()
+        arrived = _check(source, target, translate, ids, batch_rows, on_check)
+    return Migration(rows=read, written=written, before=before, bad=bad, repeated=repeated, **arrived)
 
 
 def require_fitting(source: Store, dims: tuple[int, int]) -> Description:
@@ -106,13 +131,19 @@ def require_fitting(source: Store, dims: tuple[int, int]) -> Description:
     return about
 
 
+def require_own_ids(source: Store, target: Store, on_duplicate: OnDuplicate, *, skip_missing: bool) -> None:
+    """Refuse what `migrate` would refuse for ids that repeat or are missing, and write nothing."""
+    with row_ids(source, target, on_duplicate, skip_missing=skip_missing):
+        pass
+
+
 def require_free(target: Store, note: Mapping[str, Any], *, resume: bool) -> bool:
-    """Whether the target is there already, which only one that the same migration has begun may be."""
+    """Whether the target already exists, which only one that the same migration has begun may do."""
     if not target.exists():
         return False
     if not resume:
         raise InputError(
-            f"{target.address}: is there already; go on with --resume if a migration into it was interrupted, "
+            f"{target.address}: already exists; go on with --resume if a migration into it was interrupted, "
             "or choose another name"
         )
     if target.describe().metadata.get(NOTE) != _as_text(note):
@@ -132,19 +163,39 @@ def _as_text(note: Mapping[str, Any]) -> str:
     return json.dumps(note, sort_keys=True)
 
 
-def _carriable(batch: Batch, on_bad: OnBad | None) -> Batch:
-    """The rows whose vectors can be carried."""
+@dataclass(frozen=True)
+class _Rows:
+    """The rows of a batch that are to be written, under the ids they are to have, and how many others there were."""
+
+    batch: Batch
+    bad: int
+    repeated: int
+
+
+def _rows_for(target: Store, batch: Batch, ids: RowIds, on_bad: OnBad | None) -> _Rows:
+    """What is to be written of a batch; rows that cannot be are reported, or refused."""
     wrong = unusable_rows(batch.vectors)
-    found = [*batch.bad, *((batch.ids[row], why) for row, why in wrong.items())]
-    for name, why in found:
+    for row, (key, payload) in enumerate(zip(batch.ids, batch.payloads, strict=True)):
+        if row not in wrong and (why := target.unfit(key, payload)):
+            wrong[row] = why
+    for name, why in [*batch.bad, *((batch.ids[row], why) for row, why in wrong.items())]:
         if on_bad is None:
             raise InputError(f"row {name!r} {why}; repair it, or leave such rows out and have them listed: --skip-bad")
         on_bad(name, why)
-    return batch.take([row for row in range(len(batch)) if row not in wrong]) if found else batch
+    usable = batch.take([row for row in range(len(batch)) if row not in wrong]) if wrong or batch.bad else batch
+    chosen = ids.chosen(usable.ids)
+    repeated = sum(new != old for new, old in zip(chosen, usable.ids, strict=True))
+    if repeated:
+        kept = [row for row, name in enumerate(chosen) if name is not None]
+        for row in range(len(chosen)):
+            if on_bad is not None and chosen[row] is None:
+                on_bad(usable.ids[row], _REPEATED)
+        usable = replace(usable.take(kept), ids=[name for name in chosen if name is not None])
+    return _Rows(usable, len(batch.bad) + len(wrong), repeated)
 
 
 def _pass_over(*_: object) -> None:
-    """Bad rows are told once."""
+    """Bad rows are reported once."""
 
 
 def _rows_not_in(target: Store, batch: Batch) -> list[int]:
@@ -153,57 +204,55 @@ def _rows_not_in(target: Store, batch: Batch) -> list[int]:
     return [row for row, name in enumerate(names) if name not in there]
 
 
-def _check(source: Store, target: Store, carry: Carry, batch_rows: int, on_check: OnProgress | None) -> dict[str, int]:
-    """Read the source again, and compare with what the target has by now."""
+def _check(
+    source: Store, target: Store, translate: Translate, ids: RowIds, batch_rows: int, on_check: OnProgress | None
+) -> dict[str, int]:
+    """Read the source again, count rows on both sides, and compare a sample that is drawn from every batch."""
     rng = np.random.default_rng(0)
     total = target.describe().rows
-    there = missing = compared = different = seen = 0
+    expected = absent = compared = different = as_text = seen = 0
     for batch in source.read(batch_rows):
-        good = _carriable(batch, _pass_over)
-        absent = set(_rows_not_in(target, good))
-        missing += len(absent)
-        there += len(good) - len(absent)
-        arrived = [row for row in range(len(good)) if row not in absent]
-        sample = good.take(rng.permutation(arrived)[:_COMPARED].tolist()) if arrived else good.take([])
+        rows = _rows_for(target, batch, ids, _pass_over).batch
+        missing = set(_rows_not_in(target, rows))
+        absent += len(missing)
+        expected += len(rows)
+        arrived = [row for row in range(len(rows)) if row not in missing]
+        sample = rows.take(rng.permutation(arrived)[:_COMPARED].tolist()) if arrived else rows.take([])
         compared += len(sample)
-        different += sum(not same for same in _compared(sample, target, carry))
+        for same, exact in _compared(sample, target, translate):
+            different += not same
+            as_text += same and not exact
         seen += len(batch) + len(batch.bad)
         if on_check:
             on_check(seen, max(seen, total))
-    return {"missing": missing, "extra": max(total - there, 0), "compared": compared, "different": different}
+    return {
+        "missing": max(absent, expected - total),
+        "extra": max(total - (expected - absent), 0),
+        "compared": compared,
+        "different": different,
+        "as_text": as_text,
+    }
 
 
-def _compared(sample: Batch, target: Store, carry: Carry) -> Iterator[bool]:
-    """For each row whether the target has what it should."""
+def _compared(sample: Batch, target: Store, translate: Translate) -> Iterator[tuple[bool, bool]]:
+    """For each row whether the target has what it should, and whether with the same types."""
     if not len(sample):
         return
     found = target.fetch([target.id_of(name) for name in sample.ids])
     place = {str(name): row for row, name in enumerate(found.ids)}
-    for name, vector, payload in zip(sample.ids, carry(sample.vectors), sample.payloads, strict=True):
+    for name, vector, payload in zip(sample.ids, translate(sample.vectors), sample.payloads, strict=True):
         row = place.get(str(target.id_of(name)))
-        yield row is not None and (
-            _points_alike(vector, found.vectors[row])
-            and (not target.keeps_payload or _says_the_same(payload, found.payloads[row]))
-        )
+        if row is None or not _points_alike(vector, found.vectors[row]):
+            yield False, False
+        elif not target.keeps_payload:
+            yield True, True
+        else:
+            there = found.payloads[row]
+            exact = all(same_value(value, there.get(entry)) for entry, value in payload.items())
+            yield exact or same_payload(payload, there), exact
 
 
 def _points_alike(one: NDArray[np.float32], other: NDArray[np.float32]) -> bool:
     """Whether two vectors have one direction; a store that compares by cosine need not keep lengths."""
     units = [vector / max(float(np.linalg.norm(vector)), 1e-30) for vector in (one, other)]
     return bool(np.abs(units[0] - units[1]).max() <= _TOLERANCE)
-
-
-def _says_the_same(payload: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
-    """Whether all entries are there, as they are or, where a store has no such type, written as text."""
-    return all(
-        name in found and (found[name] == value or _plain(found[name]) == _plain(value))
-        for name, value in payload.items()
-        if value is not None
-    )
-
-
-def _plain(value: Any) -> str:
-    """As text; what JSON has no type for, such as a date, the way a store without that type has it."""
-    text = json.dumps(value, default=str, sort_keys=True)
-    plain = json.loads(text)
-    return plain if isinstance(plain, str) else text

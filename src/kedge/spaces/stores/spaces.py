@@ -11,7 +11,7 @@ from kedge.spaces.embeddings import Embeddings
 from kedge.spaces.selection import Selection, share_of
 from kedge.spaces.stores.address import Address
 from kedge.spaces.stores.registry import open_store
-from kedge.spaces.stores.store import Batch, Description
+from kedge.spaces.stores.store import NO_ID, Batch, Description
 
 _ROWS = 2000
 
@@ -20,20 +20,20 @@ def read_space(address: Address, selection: Selection, share: tuple[int, int] = 
     """The rows of a store that are wanted, in its order; a row without a vector is an `InputError`."""
     with open_store(address) as store:
         about = store.describe()
-        most = min(about.rows, selection.limit or about.rows)
+        limit = min(about.rows, selection.limit or about.rows)
         keys: list[str] = []
-        vectors = np.empty((most, about.dim), dtype=np.float32)
-        for batch in store.read(min(_ROWS, max(most, 1))):
+        vectors = np.empty((limit, about.dim), dtype=np.float32)
+        for batch in store.read(min(_ROWS, max(limit, 1)), payload=False):
             wanted = [row for row, name in enumerate(batch.ids) if selection.wants(str(name))]
-            bad = [(name, why) for name, why in batch.bad if selection.wants(str(name))]
+            bad = [(name, why) for name, why in batch.bad if why == NO_ID or selection.wants(str(name))]
             if bad:
                 raise InputError(
                     f"{address}: row {bad[0][0]!r} {bad[0][1]}; give it one, or read a table or view without such rows"
                 )
-            wanted = wanted[: most - len(keys)]
+            wanted = wanted[: limit - len(keys)]
             vectors[len(keys) : len(keys) + len(wanted)] = batch.vectors[wanted]
             keys += [str(batch.ids[row]) for row in wanted]
-            if len(keys) == most:
+            if len(keys) == limit:
                 break
     if not keys and selection.keys is not None:
         raise InputError(f"{address}: none of the {len(selection.keys)} wanted keys is in it")
@@ -42,18 +42,19 @@ def read_space(address: Address, selection: Selection, share: tuple[int, int] = 
 
 def write_space(space: Embeddings, address: Address) -> None:
     """Write a space to a new store, under its keys and without payload."""
-    with open_store(address) as store:
+    with open_store(address) as store, store.lock() as require_held:
         if store.exists():
-            raise InputError(f"{address}: is there already; choose another name, or delete it with its own client")
+            raise InputError(f"{address}: already exists; choose another name, or delete it with its own client")
         try:
             store.create(Description(len(space), space.dim))
             for begin in range(0, len(space), _ROWS):
                 keys = list(space.keys[begin : begin + _ROWS])
+                require_held()
                 store.write(
                     Batch(keys, np.array(space.vectors[begin : begin + _ROWS], dtype=np.float32), [{} for _ in keys])
                 )
             store.finish()
         except BaseException:
-            with suppress(KedgeError, OSError):  # what went wrong first is what is told
+            with suppress(KedgeError, OSError):  # what went wrong first is what is reported
                 store.abandon()
             raise

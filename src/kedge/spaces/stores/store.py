@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kedge.spaces.lock import FolderLock
 from kedge.spaces.stores.address import Address
 
 Id: TypeAlias = str | int
@@ -20,6 +23,9 @@ DOCUMENT = "document"
 
 NOTE = "kedge"
 """The entry of a store's metadata in which kedge says, as JSON, where the vectors come from."""
+
+NO_ID = "has no id (rows are counted from 0)"
+"""What is wrong with a row whose id is null; such a row is named by its number."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +39,7 @@ class Batch:
     payloads : sequence of mappings, length n
         Whatever else is kept of each row; its text, if any, under `DOCUMENT`.
     bad : sequence of (id, reason)
-        Rows that were to be in this batch and have no vector, or one of another dimension.
+        Rows that were to be in this batch and have no id, no vector, or one of another dimension.
     """
 
     ids: Sequence[Id]
@@ -56,7 +62,7 @@ class Description:
     """What a store holds: rows of `dim` numbers, compared by `metric` where it says so.
 
     `fields` is the Arrow schema of the payload where the store has one, so that another that has one keeps its types;
-    `id_type` says "int" where all ids are known to be whole numbers.
+    `id_type` says "int" where all ids are known to be whole numbers of at most 64 bits.
     """
 
     rows: int
@@ -68,27 +74,31 @@ class Description:
 
 
 class Store(ABC):
-    """One collection, table, column or file of vectors, which may not be there yet.
+    """One collection, table, column or file of vectors, which need not exist yet.
 
     Reading never changes it. Every client it needs is imported here and nowhere else.
     """
 
     keeps_payload = True
+    is_folder = True  # whether a place that is no URL is a folder, and not a file
 
     def __init__(self, address: Address) -> None:
         self.address = address
 
     @abstractmethod
     def exists(self) -> bool:
-        """Whether it is there, finished or not."""
+        """Whether it exists, finished or not."""
 
     @abstractmethod
     def describe(self) -> Description:
-        """What it holds."""
+        """What it holds. `rows` are counted one by one, also where two have the same id."""
 
     @abstractmethod
-    def read(self, size: int) -> Iterator[Batch]:
-        """All rows, at most `size` at a time, in an order that stays the same while nothing is written."""
+    def read(self, size: int, *, payload: bool = True) -> Iterator[Batch]:
+        """All rows, at most `size` at a time, in an order that stays the same while nothing is written.
+
+        Without `payload` nothing but ids and vectors is read, and the payloads are empty.
+        """
 
     @abstractmethod
     def fetch(self, ids: Collection[Id]) -> Batch:
@@ -100,11 +110,33 @@ class Store(ABC):
 
     @abstractmethod
     def write(self, batch: Batch) -> None:
-        """Add rows that are not there yet: all of them or, if this is interrupted, some."""
+        """Add rows: all of them or, if this is interrupted, some. Rows that are there already change nothing."""
+
+    def ids(self, size: int) -> Iterator[Sequence[Id | None]]:
+        """What identifies each row, also of the bad ones, in the order of `read`; None where an id is null.
+
+        That is the primary key where a store has one, several columns as one JSON list, or the store's internal id.
+        """
+        for batch in self.read(size, payload=False):
+            yield [*batch.ids, *(None if why == NO_ID else name for name, why in batch.bad)]
 
     def present(self, ids: Collection[Id]) -> set[Id]:
         """Which of these ids are there."""
         return set(self.fetch(ids).ids)
+
+    def unfit(self, key: Id, payload: Mapping[str, Any]) -> str | None:  # noqa: ARG002
+        """Why a row with this id and payload cannot be written as it is, such as "has bytes in ..."; None if it can."""
+        return None
+
+    @contextmanager
+    def lock(self) -> Iterator[Callable[[], None]]:
+        """Keep other writers out for as long as the context lasts; an `InputError` where another is writing.
+
+        Gives a function to call before each write, which raises `InputError` if the lock was lost meanwhile. What is
+        in this file system is locked by a file whose lock dies with its process.
+        """
+        with FolderLock(Path(self.address.place), "process", inside=self.is_folder):
+            yield lambda: None
 
     def finish(self) -> None:  # noqa: B027
         """Called when everything is written; most stores have nothing left to do then."""

@@ -136,6 +136,8 @@ class Stitcher(Parameters):
             raise InputError(f"space must be 'x' or 'y', got {space!r}")
         if self.anchors is not None and isinstance(self.coordinates, KnownAnchors):
             raise InputError(f"anchors: KnownAnchors have one kind only, got {self.anchors!r}; omit it")
+        if not hasattr(self.coordinates, "x_"):
+            raise NotFittedError(f"this {type(self.coordinates).__name__} is not fitted yet; call fit first")
         side = self.coordinates.x_ if space == "x" else self.coordinates.y_
         coordinates = side.relative(vectors, anchors=self.anchors or "free")
         if coordinates.ndim == 1:

@@ -2,61 +2,195 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
+from numpy.typing import NDArray
 
+from kedge.errors import InputError
 from kedge.spaces.formats.columns import Columns
-from kedge.spaces.stores.store import Batch, Id
+from kedge.spaces.stores.payloads import UnfitError, as_json
+from kedge.spaces.stores.store import NO_ID, Batch, Id
+
+ENTRY = b"kedge.entry"
+"""In a column's metadata: the entry of the payload that it holds, where its name is another."""
+
+_JSON = b"kedge.json"  # in a column's metadata: it holds values of several types, each as JSON
+_UNPACKED_BYTES = 16 * 2**20  # of text and bytes that are made Python's own at once
+_EXACT_FLOATS = 2**53  # whole numbers up to this are the same as float64
 
 
 def payload_fields(schema: Any, columns: Columns) -> Any:
-    """The schema of the other columns."""
-    return pa.schema([entry for entry in schema if entry.name not in (columns.id, columns.vector)])
+    """The schema of the other columns, under the names of the entries; columns of JSON have no type to keep."""
+    others = [entry for entry in schema if entry.name not in (columns.id, columns.vector)]
+    typed = [entry for entry in others if _JSON not in (entry.metadata or {})]
+    return pa.schema([entry.with_name(entry_of(entry)).remove_metadata() for entry in typed])
 
 
-def rows_of(table: Any, columns: Columns, begin: int) -> Batch:
-    """A table or record batch as rows; those without ids are numbered from `begin`."""
-    ids: list[Id] = list(range(begin, begin + len(table))) if columns.id is None else table[columns.id].to_pylist()
-    others = [name for name in table.schema.names if name not in (columns.id, columns.vector)]
-    payloads = table.select(others).to_pylist() if others else [{} for _ in ids]
+def entry_of(column: Any) -> str:
+    """The entry of the payload that a column holds."""
+    return str((column.metadata or {}).get(ENTRY, column.name.encode()).decode())
+
+
+def dim_of(lists: Any) -> int:
+    """How many numbers most of some vectors have."""
+    if pa.types.is_fixed_size_list(lists.type):
+        return int(lists.type.list_size)
+    lengths = pa.compute.list_value_length(lists).drop_null().to_numpy(zero_copy_only=False)
+    return int(np.bincount(lengths).argmax()) if len(lengths) else 0
+
+
+def rows_of(table: Any, columns: Columns, begin: int, dim: int, schema: Any = None) -> Batch:
+    """A table or record batch as rows of `dim` numbers; those without ids are numbered from `begin`.
+
+    `schema` says which entries the columns hold where the table itself has lost it.
+    """
+    ids: list[Id | None] = list(range(begin, begin + len(table)))
+    if columns.id is not None:
+        ids = table[columns.id].to_pylist()
+    payloads = _payloads(table, columns, table.schema if schema is None else schema)
     lists = table[columns.vector]
     lists = lists.combine_chunks() if isinstance(lists, pa.ChunkedArray) else lists
     lengths = pa.compute.fill_null(pa.compute.list_value_length(lists), -1).to_numpy(zero_copy_only=False)
-    dim = int(lengths.max(initial=0))
-    good = np.flatnonzero(lengths == dim)
-    bad = [
-        (ids[row], "has no vector" if lengths[row] < 0 else f"has {lengths[row]} numbers instead of {dim}")
-        for row in np.flatnonzero(lengths != dim).tolist()
-    ]
+    good: list[int] = []
+    bad: list[tuple[Id, str]] = []
+    for row, (name, length) in enumerate(zip(ids, lengths.tolist(), strict=True)):
+        if name is None:
+            bad.append((begin + row, NO_ID))
+        elif length != dim:
+            bad.append((name, "has no vector" if length < 0 else f"has {length} numbers instead of {dim}"))
+        else:
+            good.append(row)
     if bad:
-        lists = lists.take(pa.array(good))
-    vectors = lists.flatten().to_numpy(zero_copy_only=False).astype(np.float32).reshape(len(good), dim)
-    kept = good.tolist()
-    return Batch([ids[row] for row in kept], vectors, [_said(payloads[row]) for row in kept], bad)
+        lists = lists.take(pa.array(good, pa.int64()))
+    with np.errstate(over="ignore"):  # too large for float32 becomes infinite, and is found to be
+        vectors = lists.flatten().to_numpy(zero_copy_only=False).astype(np.float32).reshape(len(good), dim)
+    kept = [name for name in ids if name is not None] if not bad else [ids[row] for row in good]
+    return Batch(kept, vectors, [payloads[row] for row in good], bad)  # type: ignore[arg-type]
 
 
-def table_of(batch: Batch, fields: Any, metadata: Mapping[str, str]) -> Any:
-    """Rows as a table with the columns `id`, `vector` and those of the payload, with the types of `fields` if any."""
-    types = {} if fields is None else {entry.name: entry.type for entry in fields}
-    numbered = all(isinstance(name, int) for name in batch.ids)
-    arrays = {"id": pa.array(batch.ids if numbered else [str(name) for name in batch.ids])}
+def table_of(batch: Batch, fields: Any, metadata: Mapping[str, str], *, numbered: bool) -> Any:
+    """Rows as a table with the columns `id`, `vector` and those of the payload, with the types of `fields` if any.
+
+    The ids are whole numbers if `numbered`, else text. An entry whose values have no one type of Arrow's is kept as
+    JSON, and one that is called like a column that is taken under another name; both are undone by `rows_of`.
+    """
+    ids = pa.array(batch.ids, pa.int64()) if numbered else pa.array([str(name) for name in batch.ids], pa.string())
     flat = pa.array(np.ascontiguousarray(batch.vectors, dtype=np.float32).reshape(-1))
-    arrays["vector"] = pa.FixedSizeListArray.from_arrays(flat, batch.vectors.shape[1])
-    for name in dict.fromkeys([*types, *(name for payload in batch.payloads for name in payload)]):
-        values = [payload.get(name) for payload in batch.payloads]
-        arrays["payload." + name if name in arrays else name] = pa.array(values, type=types.get(name))
-    return pa.table(arrays).replace_schema_metadata(dict(metadata) or None)
+    arrays = {"id": ids, "vector": pa.FixedSizeListArray.from_arrays(flat, batch.vectors.shape[1])}
+    columns = [pa.field(name, array.type) for name, array in arrays.items()]
+    types = {} if fields is None else {entry.name: entry.type for entry in fields}
+    for entry in dict.fromkeys([*types, *(name for payload in batch.payloads for name in payload)]):
+        name = entry
+        while name in arrays:
+            name = f"payload.{name}"
+        about = {} if name == entry else {ENTRY: entry.encode()}
+        values = [payload.get(entry) for payload in batch.payloads]
+        arrays[name], is_json = _array(values, types.get(entry), f"{entry!r} of the rows from {batch.ids[0]!r} on")
+        columns.append(pa.field(name, arrays[name].type, metadata=about | ({_JSON: b"1"} if is_json else {})))
+    return pa.table(list(arrays.values()), schema=pa.schema(columns, dict(metadata) or None))
+
+
+def bounded(rows: Any) -> Iterator[Any]:
+    """A record batch in slices whose text and bytes are few enough to be unpacked, but of at least one row.
+
+    What was read as a dictionary, so that what repeats in it takes no room, is plain in the slices.
+    """
+    sizes = np.cumsum(sum((_unpacked_size(column) for column in rows.columns), np.zeros(len(rows), dtype=np.int64)))
+    begin = 0
+    while begin < len(rows):
+        before = sizes[begin - 1] if begin else 0
+        end = max(int(np.searchsorted(sizes, before + _UNPACKED_BYTES, side="right")), begin + 1)
+        yield _unpacked_rows(rows.slice(begin, end - begin))
+        begin = end
 
 
 def id_array(schema: Any, columns: Columns, ids: Collection[Id]) -> Any:
     """Ids as an array of the type of their column."""
-    return pa.array(list(ids), type=schema.field(columns.id).type)
+    kind = schema.field(columns.id).type
+    return pa.array([int(name) for name in ids] if pa.types.is_integer(kind) else list(ids), type=kind)
 
 
-def _said(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """What is said of a row; a column in which it has nothing is no part of it."""
-    return {name: value for name, value in payload.items() if value is not None}
+def has_one_type(values: Sequence[Any]) -> bool:
+    """Whether all are of one type, as Arrow would give them back; structs differ by their entries from row to row."""
+    kinds = {type(value) for value in values}
+    if kinds == {datetime}:  # of which those with a zone are another type than those without
+        return len({value.tzinfo for value in values}) == 1
+    if not kinds:
+        return True
+    if kinds == {int, float}:
+        return all(isinstance(value, float) or abs(value) <= _EXACT_FLOATS for value in values)
+    if kinds <= {list, tuple}:
+        return has_one_type([part for value in values for part in value if part is not None])
+    return len(kinds) == 1 and not issubclass(next(iter(kinds)), Mapping)
+
+
+def _payloads(table: Any, columns: Columns, schema: Any) -> list[dict[str, Any]]:
+    """What is said of each row; a column in which it has nothing is no part of it."""
+    payloads: list[dict[str, Any]] = [{} for _ in range(len(table))]
+    for name in table.schema.names:
+        if name in (columns.id, columns.vector):
+            continue
+        about = schema.field(name)
+        entry, is_json = entry_of(about), _JSON in (about.metadata or {})
+        for payload, value in zip(payloads, table[name].to_pylist(), strict=True):
+            if value is not None:
+                payload[entry] = json.loads(value) if is_json else value
+    return payloads
+
+
+def _array(values: Sequence[Any], kind: Any, where: str) -> tuple[Any, bool]:
+    """Values as an array, and whether as JSON."""
+    if kind is not None:
+        try:
+            return pa.array(values, type=kind), False
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            pass  # a later file of the source has another type in this column
+    if has_one_type([value for value in values if value is not None]):
+        try:
+            return pa.array(values), False
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            pass
+    try:
+        return pa.array([None if value is None else as_json(value) for value in values], pa.string()), True
+    except UnfitError:
+        raise InputError(
+            f"{where} are of several types, some of them bytes, which no one column can hold; give them one type in "
+            "the source"
+        ) from None
+
+
+def _unpacked_rows(rows: Any) -> Any:
+    arrays = [column.dictionary_decode() if pa.types.is_dictionary(column.type) else column for column in rows.columns]
+    columns = [about.with_type(array.type) for about, array in zip(rows.schema, arrays, strict=True)]
+    return pa.record_batch(arrays, schema=pa.schema(columns))
+
+
+def _unpacked_size(column: Any) -> NDArray[np.int64]:
+    """The bytes that the text in each row of an array takes when it is unpacked, without unpacking it."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        sizes = _unpacked_size(column.dictionary)
+        places = column.indices.fill_null(0).to_numpy(zero_copy_only=False)
+        return sizes[places] if len(sizes) else np.zeros(len(column), dtype=np.int64)
+    if pa.types.is_struct(kind):
+        return sum(
+            (_unpacked_size(column.field(part)) for part in range(kind.num_fields)), np.zeros(len(column), np.int64)
+        )
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind):
+        ends = np.concatenate(
+            [[0], np.cumsum(_unpacked_size(column.items if pa.types.is_map(kind) else column.values))]
+        )
+        offsets = column.offsets.to_numpy(zero_copy_only=False)
+        return np.diff(ends[offsets])
+    if any(test(kind) for test in _TEXTS):
+        return pa.compute.binary_length(column).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    return np.zeros(len(column), dtype=np.int64)
+
+
+_TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 from urllib.parse import urlsplit
@@ -17,10 +18,13 @@ from chromadb.errors import NotFoundError
 
 from kedge.errors import InputError
 from kedge.spaces.stores.address import Address
+from kedge.spaces.stores.marker import MARKER, WriterMarker
+from kedge.spaces.stores.payloads import as_json, as_number_text, unfit_for_json
 from kedge.spaces.stores.store import DOCUMENT, Batch, Description, Id, Metric, Store
 
 _TOKEN = "CHROMA_TOKEN"
 _INCLUDED = ("embeddings", "metadatas", "documents")
+_INT64 = range(-(2**63), 2**63)
 
 
 class ChromaStore(Store):
@@ -44,15 +48,23 @@ class ChromaStore(Store):
         metric = space if space in get_args(Metric) else None
         return Description(collection.count(), first.shape[1] if len(first) else 0, metric, metadata)
 
-    def read(self, size: int) -> Iterator[Batch]:
+    def read(self, size: int, *, payload: bool = True) -> Iterator[Batch]:
         """The rows in the order in which Chroma numbers them."""
         collection, begin = self._collection(), 0
+        included = list(_INCLUDED) if payload else ["embeddings"]
         while True:
-            batch = _batch(collection.get(limit=size, offset=begin, include=list(_INCLUDED)))
+            batch = _batch(collection.get(limit=size, offset=begin, include=included))
             if not len(batch):
                 return
             yield batch
             begin += len(batch)
+
+    def ids(self, size: int) -> Iterator[Sequence[Id | None]]:
+        """The ids in the same order, without a look at the vectors."""
+        collection, begin = self._collection(), 0
+        while found := collection.get(limit=size, offset=begin, include=[])["ids"]:
+            yield found
+            begin += len(found)
 
     def fetch(self, ids: Collection[Id]) -> Batch:
         """The rows with these ids."""
@@ -74,16 +86,34 @@ class ChromaStore(Store):
 
     def write(self, batch: Batch) -> None:
         """Add rows, no more at once than Chroma takes."""
-        most = self._client.get_max_batch_size() if self._client else len(batch)
-        documents = [payload.get(DOCUMENT) for payload in batch.payloads]
-        for begin in range(0, len(batch), most):
-            part = slice(begin, begin + most)
+        limit = self._client.get_max_batch_size() if self._client else len(batch)
+        documents = [_document(payload) for payload in batch.payloads]
+        for begin in range(0, len(batch), limit):
+            part = slice(begin, begin + limit)
             self._collection().upsert(
                 ids=[str(name) for name in batch.ids[part]],
                 embeddings=batch.vectors[part],
                 metadatas=[_metadata(payload) for payload in batch.payloads[part]],
-                documents=documents[part] if any(documents[part]) else None,
+                documents=documents[part] if any(text is not None for text in documents[part]) else None,
             )
+
+    def unfit(self, key: Id, payload: Mapping[str, Any]) -> str | None:
+        """Chroma has no bytes, no empty id, and keeps some names of entries to itself."""
+        if not str(key):
+            return "has an empty id, which Chroma does not take"
+        own = [name for name in payload if not name or name.startswith(("#", "$", "chroma:"))]
+        return unfit_for_json(payload, reserved=own)
+
+    @contextmanager
+    def lock(self) -> Iterator[Callable[[], None]]:
+        """Keep other writers out: of a folder by a lock, of a server's collection by a marker beside it."""
+        if not self.address.is_url:
+            with super().lock() as require_held:
+                yield require_held
+            return
+        beside = replace(self.address, name=self.address.name + MARKER)
+        with WriterMarker(lambda: ChromaStore(beside), _delete, str(self.address)) as marker:
+            yield marker.require_held
 
     def close(self) -> None:
         """Close the client's connections."""
@@ -127,24 +157,46 @@ def _server(place: str) -> Any:
     )
 
 
+def _delete(store: Store) -> None:
+    assert isinstance(store, ChromaStore)
+    assert store._client is not None, "a server has one"
+    store._client.delete_collection(store.address.name)
+
+
 def _batch(got: Mapping[str, Any]) -> Batch:
     payloads: list[dict[str, Any]] = []
-    for metadata, document in zip(got["metadatas"], got["documents"], strict=True):
+    nothing = [None] * len(got["ids"])
+    for metadata, document in zip(got["metadatas"] or nothing, got["documents"] or nothing, strict=True):
         payloads.append(dict(metadata or {}) | ({} if document is None else {DOCUMENT: document}))
     return Batch(got["ids"], np.asarray(got["embeddings"], dtype=np.float32), payloads)
 
 
+def _document(payload: Mapping[str, Any]) -> str | None:
+    document = payload.get(DOCUMENT)
+    return document if isinstance(document, str) else None
+
+
 def _metadata(payload: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What Chroma takes: no nothing, no NaN, and no structure but as JSON."""
-    kept = {name: value for name, value in payload.items() if name != DOCUMENT and value is not None}
+    """What Chroma takes: no nothing, no number that it would change, and no structure but as JSON."""
+    kept = {
+        name: value
+        for name, value in payload.items()
+        if value is not None and not (name == DOCUMENT and isinstance(value, str))
+    }
     return {name: value if _is_plain(value) else _as_text(value) for name, value in kept.items()} or None
 
 
 def _as_text(value: Any) -> str:
-    return json.dumps(value, default=str) if isinstance(value, dict | list) else str(value)
+    if isinstance(value, float):
+        return as_number_text(value)
+    return as_json(value) if isinstance(value, dict | list | tuple) else str(value)
 
 
 def _is_plain(value: object) -> bool:
+    """Whether Chroma gives it back as it is; it makes nothing of NaN, and floats of large numbers."""
     if isinstance(value, list):
-        return bool(value) and len({type(part) for part in value}) == 1 and isinstance(value[0], str | int | float)
-    return isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value))
+        one_type = len({type(part) for part in value}) == 1 and isinstance(value[0], str | int | float)
+        return one_type and all(map(_is_plain, value))
+    if isinstance(value, int):
+        return value in _INT64
+    return isinstance(value, str) or (isinstance(value, float) and math.isfinite(value))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from kedge.errors import InputError
 from kedge.spaces.atomic import atomic_paths
-from kedge.spaces.formats.npy import key_file, read_keys, write_keys
+from kedge.spaces.formats.npy import key_fault, key_file, read_keys, write_keys
 from kedge.spaces.stores.backends.single_file import Contents, WholeFile
-from kedge.spaces.stores.store import Id, Metric
+from kedge.spaces.stores.store import Description, Id, Metric
 
 _METRICS: dict[int, Metric] = {faiss.METRIC_INNER_PRODUCT: "ip", faiss.METRIC_L2: "l2"}
 _ROWS = 16_384
@@ -23,8 +23,34 @@ _ROWS = 16_384
 class FaissStore(WholeFile):
     """An index. What is written is a flat one, which compares exactly and can be read back."""
 
+    _numbered: bool | None = None  # whether ids are whole numbers, which an index has itself; None: not known yet
+
+    def create(self, like: Description) -> None:
+        """Make room for rows beside the file to be."""
+        super().create(like)
+        self._numbered = None
+
+    def unfit(self, key: Id, payload: Mapping[str, Any]) -> str | None:  # noqa: ARG002
+        """Keys that are text lie in a file with one per line; payload is not written anyway."""
+        return None if self._is_numbered() else key_fault(str(key))
+
+    def id_of(self, key: Id) -> Id:
+        """A whole number where the index has such ids, else text."""
+        if self._numbered is None and not self.exists():
+            return key
+        try:
+            return int(key) if self._is_numbered() else str(key)
+        except ValueError:
+            return key
+
+    def _is_numbered(self) -> bool:
+        if self._numbered is None:
+            waiting = self._buffer.exists()
+            self._numbered = self._buffer.describe().id_type == "int" if waiting else not key_file(self._path).is_file()
+        return self._numbered
+
     def _load(self) -> Contents:
-        index = faiss.read_index(str(self._path), faiss.IO_FLAG_MMAP)
+        index = whole = faiss.read_index(str(self._path), faiss.IO_FLAG_MMAP)
         metric = _METRICS.get(index.metric_type)
         numbers: list[Id] = list(range(index.ntotal))
         if isinstance(index, faiss.IndexIDMap):  # IndexIDMap2 is one
@@ -33,7 +59,7 @@ class FaissStore(WholeFile):
         elif isinstance(index, faiss.IndexIVF):
             index.make_direct_map()
         ids: list[Id] = list(read_keys(self._path, len(numbers))) if key_file(self._path).is_file() else numbers
-        return Contents(ids, _Reconstructed(index, self.address), metric)  # type: ignore[arg-type]
+        return Contents(ids, _Reconstructed(index, whole, self.address), metric)  # type: ignore[arg-type]
 
     def _files(self) -> list[Path]:
         return [self._path, key_file(self._path)]
@@ -59,8 +85,9 @@ class FaissStore(WholeFile):
 class _Reconstructed:
     """The vectors (n, d) of an index, by slices or lists of rows, as its codec gives them back."""
 
-    def __init__(self, index: Any, address: object) -> None:
+    def __init__(self, index: Any, whole: Any, address: object) -> None:
         self._index, self._address = index, address
+        self._whole = whole  # which the index is a part of, and is freed with
         self.shape = (int(index.ntotal), int(index.d))
 
     def __getitem__(self, rows: slice | Sequence[int]) -> NDArray[np.float32]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,11 +18,11 @@ from lancedb.index import BTree
 from kedge.errors import InputError
 from kedge.spaces.formats.columns import columns_of
 from kedge.spaces.stores.address import Address
-from kedge.spaces.stores.backends.arrow import payload_fields, rows_of
+from kedge.spaces.stores.backends.arrow import ENTRY, bounded, dim_of, entry_of, has_one_type, payload_fields, rows_of
+from kedge.spaces.stores.payloads import UnfitError, plain, same_value, unfit_for_json
 from kedge.spaces.stores.store import Batch, Description, Id, Metric, Store
 
 _ID, _VECTOR = "id", "vector"
-_ENTRY = b"kedge.entry"  # in a column's metadata: the entry of the payload that it is, where its name is another
 _METRICS: Mapping[str, Metric] = {"cosine": "cosine", "l2": "l2", "dot": "ip"}
 _IDS_AT_ONCE = 10_000
 _ADVICE = "call the right ones `id` and `vector`"
@@ -51,21 +51,29 @@ class LanceStore(Store):
     def describe(self) -> Description:
         """What the table holds. A metric is known only of one whose vectors have an index."""
         table = self._table()
-        dim = getattr(table.schema.field(table.vector).type, "list_size", None)
-        if dim is None:
-            first = next(self.read(1), None)
-            dim = first.vectors.shape[1] if first else 0
         metadata = {key.decode(): value.decode("utf-8", "replace") for key, value in table.metadata.items()}
-        id_type: Literal["int", "str"] = "int" if table.numbered else "str"
-        return Description(table.client.count_rows(), dim, table.metric(), metadata, table.fields(), id_type)
+        id_type: Literal["int", "str"] = "int" if table.has_int64 else "str"
+        return Description(table.client.count_rows(), table.dim, table.metric(), metadata, table.fields(), id_type)
 
-    def read(self, size: int) -> Iterator[Batch]:
+    def read(self, size: int, *, payload: bool = True) -> Iterator[Batch]:
         """The rows in the order in which they were written."""
-        begin = 0
-        for rows in self._table().client.search().to_batches(batch_size=size):
-            if len(rows):
-                yield self._table().rows(rows, begin)
-            begin += len(rows)
+        begin, table = 0, self._table()
+        query = table.client.search()
+        for found in (query if payload else query.select(table.columns.names)).to_batches(batch_size=size):
+            for rows in bounded(found):
+                yield table.rows(rows, begin)
+                begin += len(rows)
+
+    def ids(self, size: int) -> Iterator[Sequence[Id | None]]:
+        """The column of ids alone, or numbers where there is none."""
+        table = self._table()
+        if table.id is None:
+            count = table.client.count_rows()
+            for begin in range(0, count, size):
+                yield range(begin, min(begin + size, count))
+            return
+        for rows in table.client.search().select([table.id]).to_batches(batch_size=size):
+            yield rows[table.id].to_pylist()
 
     def fetch(self, ids: Collection[Id]) -> Batch:
         """The rows with these ids."""
@@ -99,6 +107,23 @@ class LanceStore(Store):
             table.client.add(pa.table([_array(new, ids, column, table) for column in table.schema], table.schema))
             known.update(ids)
 
+    def unfit(self, key: Id, payload: Mapping[str, Any]) -> str | None:  # noqa: ARG002
+        """A column has one type, and what is of another does not fit into it; one of text has it as JSON."""
+        columns = self._table().column_of
+        as_text = {}
+        for name, value in payload.items():
+            kind = columns[name].type if name in columns else None
+            if value is None or (isinstance(value, bytes) and (kind is None or pa.types.is_binary(kind))):
+                continue
+            if kind is None or pa.types.is_string(kind):
+                as_text[name] = value
+                continue
+            if not _fits(value, kind):
+                return (
+                    f"has {str(value)[:40]!r} in {name!r} of its payload, where the column of the target holds {kind}"
+                )
+        return unfit_for_json(as_text)
+
     def finish(self) -> None:
         """Join the many small files, and index the ids, without which every look-up reads all of them."""
         table = self._table()
@@ -128,7 +153,7 @@ class LanceStore(Store):
         """The table, with a column for each entry that these rows have."""
         table = self._table()
         said = dict.fromkeys(name for payload in batch.payloads for name, value in payload.items() if value is not None)
-        new = [name for name in said if name not in table.entries.values()]
+        new = [name for name in said if name not in table.column_of]
         if new:
             fields = [pa.field(name, _type_of([payload.get(name) for payload in batch.payloads])) for name in new]
             table.client.add_columns(_columns_for(fields, table.schema.names))
@@ -141,16 +166,15 @@ class _Table:
 
     def __init__(self, client: Any, address: Address) -> None:
         self.client, self.address, self.schema = client, address, client.schema
-        self._columns = columns_of(self.schema, str(address), advice=_ADVICE)
-        self.id, self.vector = self._columns.id, self._columns.vector
+        self.columns = columns_of(self.schema, str(address), advice=_ADVICE)
+        self.id, self.vector = self.columns.id, self.columns.vector
         kind = pa.int64() if self.id is None else self.schema.field(self.id).type
         self.numbered = pa.types.is_integer(kind)
+        self.has_int64 = self.numbered and not pa.types.is_uint64(kind)
         self._numbers = _range_of(kind) if self.numbered else range(0)
         self.metadata: Mapping[bytes, bytes] = self.schema.metadata or {}
-        self.entries = {
-            column.name: (column.metadata or {}).get(_ENTRY, column.name.encode()).decode()
-            for column in payload_fields(self.schema, self._columns)
-        }
+        others = [column for column in self.schema if column.name not in (self.id, self.vector)]
+        self.column_of = {entry_of(column): column for column in others}
 
     def id_of(self, key: Id) -> Id:
         """As the column of ids has it."""
@@ -160,20 +184,27 @@ class _Table:
     def require_ids(self) -> str:
         """The column of ids; that there is none is an `InputError`."""
         if self.id is None:
-            told = ", ".join(self.schema.names)
-            raise InputError(f"{self.address}: no column of text or integers to look rows up by; there are {told}")
+            names = ", ".join(self.schema.names)
+            raise InputError(f"{self.address}: no column of text or integers to look rows up by; there are {names}")
+        if "`" in self.id:
+            raise InputError(f"{self.address}: the column of ids, {self.id!r}, has a ` in its name; rename it")
         return self.id
+
+    @cached_property
+    def dim(self) -> int:
+        """How many numbers the vectors have: all of them, or most of the first."""
+        kind = self.schema.field(self.vector).type
+        if pa.types.is_fixed_size_list(kind):
+            return int(kind.list_size)
+        return dim_of(self.client.search().select([self.vector]).limit(1000).to_arrow()[self.vector].combine_chunks())
 
     def rows(self, found: Any, begin: int) -> Batch:
         """What was found, with the entries of the payload under their own names."""
-        batch = rows_of(found, self._columns, begin)
-        payloads = [{self.entries[name]: value for name, value in payload.items()} for payload in batch.payloads]
-        return replace(batch, payloads=payloads)
+        return rows_of(found, self.columns, begin, self.dim, self.schema)
 
     def fields(self) -> Any:
         """The types of the payload, under the names of its entries."""
-        named = [self.schema.field(column).with_name(entry) for column, entry in self.entries.items()]
-        return pa.schema([entry.remove_metadata() for entry in named])
+        return payload_fields(self.schema, self.columns)
 
     def metric(self) -> Metric | None:
         """That of the index on the vectors."""
@@ -191,18 +222,28 @@ def _columns_for(fields: Iterable[Any], taken: Sequence[str]) -> list[Any]:
         while name in used or name.startswith("_row"):  # LanceDB's own are called so
             name = f"entry_{name}"
         used.add(name)
-        columns.append(pa.field(name, entry.type, metadata={} if name == entry.name else {_ENTRY: entry.name}))
+        columns.append(pa.field(name, entry.type, metadata={} if name == entry.name else {ENTRY: entry.name}))
     return columns
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether a column of this type gives the value back; Arrow itself would make a date of a number."""
+    try:
+        return same_value(value, pa.scalar(value, kind).as_py())
+    except (TypeError, ValueError, OverflowError, pa.ArrowException):
+        return False
 
 
 def _range_of(kind: Any) -> range:
     """The numbers of an integer type; LanceDB stumbles over others."""
-    least = -(2 ** (kind.bit_width - 1)) if pa.types.is_signed_integer(kind) else 0
-    return range(least, least + 2**kind.bit_width)
+    first = -(2 ** (kind.bit_width - 1)) if pa.types.is_signed_integer(kind) else 0
+    return range(first, first + 2**kind.bit_width)
 
 
 def _type_of(values: Sequence[Any]) -> Any:
     """The type of a column for these values; for what Arrow has no one type for, or no plain one, that of text."""
+    if not has_one_type([value for value in values if value is not None]):
+        return pa.string()
     try:
         kind = pa.array(values).type
     except (TypeError, ValueError, OverflowError):
@@ -218,12 +259,17 @@ def _array(batch: Batch, ids: Sequence[Id], column: Any, table: _Table) -> Any:
     if column.name == table.vector:
         flat = pa.array(np.ascontiguousarray(batch.vectors, dtype=np.float32).reshape(-1))
         return pa.FixedSizeListArray.from_arrays(flat, batch.vectors.shape[1])
-    entry = table.entries[column.name]
+    entry = entry_of(column)
     values = [payload.get(entry) for payload in batch.payloads]
-    if pa.types.is_string(column.type):
-        values = [value if value is None or isinstance(value, str) else _as_json(value) for value in values]
     try:
+        if pa.types.is_string(column.type):
+            values = [value if value is None or isinstance(value, str) else _as_text(value) for value in values]
         return pa.array(values, column.type)
+    except UnfitError as error:
+        raise InputError(
+            f"{table.address}: {entry!r} of a row between {batch.ids[0]!r} and {batch.ids[-1]!r} holds {error}; give "
+            "it one type in all rows of the source"
+        ) from None
     except (TypeError, ValueError, OverflowError) as error:
         raise InputError(
             f"{table.address}: column {column.name!r} holds {column.type}, which {entry!r} of a row between "
@@ -231,8 +277,10 @@ def _array(batch: Batch, ids: Sequence[Id], column: Any, table: _Table) -> Any:
         ) from None
 
 
-def _as_json(value: Any) -> str:
-    return json.dumps(value, default=str, sort_keys=True)
+def _as_text(value: Any) -> str:
+    """Anything but text as JSON, its entries in one order; a text that it becomes, such as a date, without quotes."""
+    said = plain(value)
+    return said if isinstance(said, str) else json.dumps(said, sort_keys=True, ensure_ascii=False)
 
 
 def _literal(name: Id) -> str:

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import base64
 import json
-from collections.abc import Collection, Iterator, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
+import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from kedge.errors import InputError
 from kedge.spaces.atomic import atomic_path, delete_folder, require_parent
 from kedge.spaces.formats.columns import Columns, columns_of
-from kedge.spaces.formats.parquet import rows_at_once
-from kedge.spaces.mapped_files import remember_size
+from kedge.spaces.formats.parquet import open_parquet, rows_at_once
+from kedge.spaces.lock import LOCK_NAME
 from kedge.spaces.stores.address import Address
-from kedge.spaces.stores.backends.arrow import id_array, payload_fields, rows_of, table_of
+from kedge.spaces.stores.backends.arrow import bounded, dim_of, id_array, payload_fields, rows_of, table_of
+from kedge.spaces.stores.payloads import unfit_for_json
 from kedge.spaces.stores.store import Batch, Description, Id, Store
-from kedge.spaces.streams import require_regular_file
 
 _ABOUT = "_kedge.json"  # Arrow's readers pass over names that begin like this
+_PART = re.compile(r"part-(\d{8,18})\.parquet")
 
 
 class ParquetStore(Store):
@@ -32,7 +37,6 @@ class ParquetStore(Store):
         super().__init__(address)
         self._folder = Path(address.place)
         self._known: dict[Id, Path] | None = None
-        self._fields: Any = None
 
     def exists(self) -> bool:
         """Whether the folder has such files, or was made for them."""
@@ -40,42 +44,55 @@ class ParquetStore(Store):
 
     def describe(self) -> Description:
         """What all files hold together; the first speaks for all."""
-        parts = self._parts()
-        about = self._about()
+        parts, about = self._parts(), self._about
+        fields = _unpacked_fields(about.get("fields"))
         if not parts:
-            return Description(0, about["dim"], about["metric"], about["metadata"])
-        schema = _opened(parts[0]).schema_arrow
-        columns = self._columns(schema)
-        first = next(self.read(1), None)
+            return Description(0, about["dim"], about["metric"], about["metadata"], fields, self._id_type)
+        with open_parquet(parts[0]) as file:
+            schema = file.schema_arrow
         metadata = {key.decode(): value.decode() for key, value in (schema.metadata or {}).items() if _is_text(value)}
         return Description(
-            rows=sum(_opened(part).metadata.num_rows for part in parts),
-            dim=first.vectors.shape[1] if first else 0,
+            rows=sum(_rows_in(part) for part in parts),
+            dim=self._dim,
             metric=about.get("metric"),
             metadata=metadata | about.get("metadata", {}),
-            fields=payload_fields(schema, columns),
+            fields=fields or payload_fields(schema, self._columns(schema)),
+            id_type=self._id_type,
         )
 
-    def read(self, size: int) -> Iterator[Batch]:
+    def read(self, size: int, *, payload: bool = True) -> Iterator[Batch]:
         """File after file."""
         begin = 0
         for part in self._parts():
-            for rows in _batches(part, size):
-                yield rows_of(rows, self._columns(rows.schema), begin)
+            columns = self._columns_in(part)
+            for rows in _batches(part, size, None if payload else columns.names):
+                yield rows_of(rows, columns, begin, self._dim)
                 begin += len(rows)
+
+    def ids(self, size: int) -> Iterator[Sequence[Id | None]]:
+        """The column of ids alone, or numbers where there is none."""
+        begin = 0
+        for part in self._parts():
+            column = self._columns_in(part).id
+            count = _rows_in(part)
+            if column is None:
+                for first in range(begin, begin + count, size):
+                    yield list(range(first, min(first + size, begin + count)))
+            else:
+                for rows in _batches(part, size, [column]):
+                    yield rows[column].to_pylist()
+            begin += count
 
     def fetch(self, ids: Collection[Id]) -> Batch:
         """The rows with these ids, from the files that have them."""
         wanted = {name: self._places()[name] for name in ids if name in self._places()}
         found = []
         for part in sorted(set(wanted.values())):
+            columns = self._columns_in(part)
             for rows in _batches(part):
-                columns = self._columns(rows.schema)
-                if columns.id is None:
-                    raise InputError(f"{part}: has no column of ids to look rows up by")
                 chosen = rows.filter(pa.compute.is_in(rows[columns.id], id_array(rows.schema, columns, wanted)))
                 if len(chosen):
-                    found.append(rows_of(chosen, columns, 0))
+                    found.append(rows_of(chosen, columns, 0, self._dim))
         return _joined(found)
 
     def present(self, ids: Collection[Id]) -> set[Id]:
@@ -85,64 +102,147 @@ class ParquetStore(Store):
     def create(self, like: Description) -> None:
         """Make the folder."""
         if self.address.name:
-            raise InputError(f"{self.address}: new columns are called `id` and `vector`; leave the name after # away")
+            raise InputError(f"{self.address}: new columns are called `id` and `vector`; omit the name after #")
         require_parent(self._folder)
         self._folder.mkdir(exist_ok=True)
-        self._fields = like.fields
-        about = {"dim": like.dim, "metric": like.metric, "metadata": dict(like.metadata)}
+        about = {
+            "dim": like.dim,
+            "metric": like.metric,
+            "metadata": dict(like.metadata),
+            "id_type": like.id_type,
+            # What is interrupted goes on with the same types.
+            "fields": None if like.fields is None else base64.b64encode(like.fields.serialize()).decode(),
+        }
         with atomic_path(self._folder / _ABOUT) as temporary:
             temporary.write_text(json.dumps(about, indent=2) + "\n")
+        for name in ("_about", "_typed", "_dim"):
+            vars(self).pop(name, None)
 
     def write(self, batch: Batch) -> None:
-        """One more file."""
+        """One more file, of the rows that are not there yet."""
         places = self._places()
-        part = self._folder / f"part-{len(self._parts()):08d}.parquet"
-        table = table_of(batch, self._fields, self._about()["metadata"])
+        names = [self.id_of(name) for name in batch.ids]
+        rows = batch.take([row for row, name in enumerate(names) if name not in places])
+        if not len(rows):
+            return
+        # After all that are there, also where some in between were deleted: none is ever overwritten.
+        numbers = [int(found[1]) for path in self._parts() if (found := _PART.fullmatch(path.name))]
+        part = self._folder / f"part-{max(numbers, default=-1) + 1:08d}.parquet"
+        fields = _unpacked_fields(self._about.get("fields"))
+        numbered = self._id_type == "int"
+        table = table_of(rows, fields, self._about.get("metadata", {}), numbered=numbered)
         with atomic_path(part) as temporary:
             pq.write_table(table, temporary)
-        places.update(dict.fromkeys(batch.ids, part))
+        places.update({self.id_of(name): part for name in rows.ids})
+
+    def unfit(self, key: Id, payload: Mapping[str, Any]) -> str | None:
+        """A column holds bytes, or lists of them; what is nested in another way is JSON, where it has no type."""
+        typed = self._typed
+        try:
+            str(key).encode("utf-8")
+        except UnicodeEncodeError:
+            return "has an id that is not valid Unicode"
+        return unfit_for_json(
+            {name: value for name, value in payload.items() if name not in typed and not _is_bytes(value)}
+        )
 
     def abandon(self) -> None:
         """Delete the folder, if it was made for the rows and holds nothing else."""
         names = {path.name for path in self._folder.glob("*")}
-        if _ABOUT in names and names <= {_ABOUT, *(path.name for path in self._parts())}:
+        if _ABOUT in names and names <= {_ABOUT, LOCK_NAME, *(path.name for path in self._parts())}:
             delete_folder(self._folder)
+
+    def id_of(self, key: Id) -> Id:
+        """As the column of ids has it: a whole number, or text."""
+        try:
+            return int(key) if self._id_type == "int" else str(key)
+        except ValueError:
+            raise InputError(
+                f"{self.address}: ids are whole numbers there, {key!r} is not; choose another folder"
+            ) from None
 
     def _parts(self) -> list[Path]:
         return sorted(path for path in self._folder.glob("*.parquet") if not path.name.startswith((".", "_")))
 
     def _columns(self, schema: Any) -> Columns:
-        place = f"{self.address.kind}:{self.address.place}"
-        return columns_of(schema, place, self.address.name)
+        if self._about:
+            return Columns("id", "vector")
+        return columns_of(schema, f"{self.address.kind}:{self.address.place}", self.address.name)
 
+    def _columns_in(self, part: Path) -> Columns:
+        with open_parquet(part) as file:
+            return self._columns(file.schema_arrow)
+
+    @cached_property
     def _about(self) -> dict[str, Any]:
+        """What was written when the folder was made here; nothing of one that others made."""
         path = self._folder / _ABOUT
         return json.loads(path.read_text()) if path.is_file() else {}
+
+    @cached_property
+    def _typed(self) -> set[str]:
+        fields = _unpacked_fields(self._about.get("fields"))
+        return set() if fields is None else set(fields.names)
+
+    @property
+    def _id_type(self) -> Any:
+        """Whether the ids are whole numbers, "int", or text, "str"."""
+        return self._about.get("id_type") or (self._id_type_found if self._parts() else "str")
+
+    @cached_property
+    def _id_type_found(self) -> str:
+        kinds = []
+        for part in self._parts():
+            with open_parquet(part) as file:
+                column = self._columns(file.schema_arrow).id
+                kinds.append(pa.int64() if column is None else file.schema_arrow.field(column).type)
+        whole = all(pa.types.is_integer(kind) and not pa.types.is_uint64(kind) for kind in kinds)
+        return "int" if whole else "str"
+
+    @cached_property
+    def _dim(self) -> int:
+        if self._about:
+            return int(self._about["dim"])
+        for part in self._parts():
+            columns = self._columns_in(part)
+            for rows in _batches(part, 1000, columns.names):
+                return dim_of(rows[columns.vector])
+        return 0
 
     def _places(self) -> dict[Id, Path]:
         """The file of each id."""
         if self._known is None:
             self._known = {}
             for part in self._parts():
-                columns = self._columns(_opened(part).schema_arrow)
-                if columns.id is not None:
-                    for rows in _batches(part, columns=[columns.id]):
-                        self._known.update(dict.fromkeys(rows[columns.id].to_pylist(), part))
+                column = self._columns_in(part).id
+                if column is None:
+                    raise InputError(f"{part}: has no column of ids to look rows up by")
+                for rows in _batches(part, columns=[column]):
+                    named = [self.id_of(name) for name in rows[column].to_pylist() if name is not None]
+                    self._known.update(dict.fromkeys(named, part))
         return self._known
 
 
-def _opened(part: Path) -> pq.ParquetFile:
-    require_regular_file(part)
-    remember_size(part)
-    return pq.ParquetFile(part, memory_map=True, pre_buffer=False)
+def _is_bytes(value: Any) -> bool:
+    return isinstance(value, bytes) or (isinstance(value, list) and bool(value) and all(map(_is_bytes, value)))
+
+
+def _rows_in(part: Path) -> int:
+    with open_parquet(part) as file:
+        return int(file.metadata.num_rows)
 
 
 def _batches(part: Path, size: int | None = None, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-    """The rows of a file, at most `size` at a time, and never more than are read at once."""
-    with _opened(part) as file:
+    """The rows of a file, at most `size` at a time, and never more than are read or unpacked at once."""
+    with open_parquet(part, packed=True) as file:
         columns = columns or file.schema_arrow.names
-        most = rows_at_once(part, columns)
-        yield from file.iter_batches(min(most, size or most), columns=columns)
+        rows = rows_at_once(part, columns)
+        for batch in file.iter_batches(min(rows, size or rows), columns=columns):
+            yield from bounded(batch.select(list(dict.fromkeys(columns))))
+
+
+def _unpacked_fields(text: str | None) -> Any:
+    return None if text is None else pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
 
 
 def _joined(batches: Sequence[Batch]) -> Batch:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +25,14 @@ from kedge.spaces.stores.backends.qdrant_points import (
     row_id,
     row_ids,
     rows_of,
+    unfit_point,
 )
+from kedge.spaces.stores.marker import MARKER, WriterMarker
 from kedge.spaces.stores.store import Batch, Description, Id, Store
 
 _API_KEY = "QDRANT_API_KEY"
 _PATIENCE = 60  # seconds for one answer; the client's own five are few for a page of vectors
-_MOST = 128  # points a request: servers take no more than 32 MB
+_MAX_POINTS = 128  # per request: servers take no more than 32 MB
 
 
 class QdrantStore(Store):
@@ -64,16 +68,22 @@ class QdrantStore(Store):
             {name: str(value) for name, value in metadata.items()},
         )
 
-    def read(self, size: int) -> Iterator[Batch]:
+    def read(self, size: int, *, payload: bool = True) -> Iterator[Batch]:
         """The rows in the order of Qdrant's ids."""
         name, params = self._vector()
-        for records in self._pages(size):
+        for records in self._pages(size, payload or [ORIGINAL], [name] if name else True):
             yield rows_of(records, name, params.size)
+
+    def ids(self, size: int) -> Iterator[Sequence[Id | None]]:
+        """The ids in the same order, without a look at the vectors."""
+        for records in self._pages(size, [ORIGINAL], False):
+            yield row_ids(records)
 
     def fetch(self, ids: Collection[Id]) -> Batch:
         """The rows with these ids."""
         name, params = self._vector()
-        return rows_of(self._retrieve([point_id(key) for key in ids]), name, params.size)
+        points = [point_id(key) for key in ids]
+        return rows_of(self._retrieve(points, True, [name] if name else True), name, params.size)
 
     def present(self, ids: Collection[Id]) -> set[Id]:
         """Those of the ids that are there, without a look at the vectors."""
@@ -100,8 +110,23 @@ class QdrantStore(Store):
             )
             for key, vector, payload in zip(batch.ids, batch.vectors, batch.payloads, strict=True)
         ]
-        for begin in range(0, len(points), _MOST):
-            self._opened().upsert(self._name, points[begin : begin + _MOST])
+        for begin in range(0, len(points), _MAX_POINTS):
+            self._opened().upsert(self._name, points[begin : begin + _MAX_POINTS])
+
+    def unfit(self, key: Id, payload: Mapping[str, Any]) -> str | None:  # noqa: ARG002
+        """Points have no bytes, and one entry is kedge's own."""
+        return unfit_point(payload)
+
+    @contextmanager
+    def lock(self) -> Iterator[Callable[[], None]]:
+        """Keep other writers out: of a folder by a lock, of a server's collection by a marker beside it."""
+        if not self.address.is_url:
+            with super().lock() as require_held:
+                yield require_held
+            return
+        beside = replace(self.address, name=self._name + MARKER)
+        with WriterMarker(lambda: QdrantStore(beside), _delete, str(self.address)) as marker:
+            yield marker.require_held
 
     def close(self) -> None:
         """Let go of the client."""
@@ -134,34 +159,37 @@ class QdrantStore(Store):
     def _rows(self) -> int:
         return int(self._opened().count(self._name, exact=True).count)
 
-    def _pages(self, size: int) -> Iterator[Sequence[Any]]:
-        name, _ = self._vector()
-        vectors = [name] if name else True
+    def _pages(self, size: int, payload: bool | list[str], vectors: bool | list[str]) -> Iterator[Sequence[Any]]:
         if not self.address.is_url:
             # Each scroll of the local mode sorts all ids, so that is asked for once.
             found, _ = self._opened().scroll(self._name, limit=max(self._rows(), 1), with_payload=False)
             ids = [record.id for record in found]
             for begin in range(0, len(ids), size):
-                yield self._retrieve(ids[begin : begin + size])
+                yield self._retrieve(ids[begin : begin + size], payload, vectors)
             return
         following: Any = None
         while True:
             found, following = self._opened().scroll(
-                self._name, limit=size, offset=following, with_payload=True, with_vectors=vectors
+                self._name, limit=size, offset=following, with_payload=payload, with_vectors=vectors
             )
             if found:
                 yield found
             if following is None:
                 return
 
-    def _retrieve(self, points: Sequence[Any]) -> Sequence[Any]:
-        name, _ = self._vector()
-        vectors = [name] if name else True
-        return self._opened().retrieve(self._name, points, with_payload=True, with_vectors=vectors) if points else []
+    def _retrieve(self, points: Sequence[Any], payload: bool | list[str], vectors: bool | list[str]) -> Sequence[Any]:
+        if not points:
+            return []
+        return self._opened().retrieve(self._name, points, with_payload=payload, with_vectors=vectors)
+
+
+def _delete(store: Store) -> None:
+    assert isinstance(store, QdrantStore)
+    store._opened().delete_collection(store._name)
 
 
 class _LocalClients:
-    """One client a folder, since it locks out any other, and both sides of a migration may be in one folder."""
+    """One client per folder, since it locks out any other, and both sides of a migration may be in one folder."""
 
     def __init__(self) -> None:
         self._clients: dict[Path, QdrantClient] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from kedge.spaces.stores.backends.qdrant_points import (
     row_id,
     row_ids,
     rows_of,
+    unfit_point,
 )
 from kedge.spaces.stores.store import Batch, Description, Id, Store
 
@@ -61,17 +62,16 @@ class QdrantEdgeStore(Store):
         rows = self._opened().count(CountRequest(exact=True))
         return Description(rows, params["size"], METRICS.get(params["distance"]), metadata)
 
-    def read(self, size: int) -> Iterator[Batch]:
+    def read(self, size: int, *, payload: bool = True) -> Iterator[Batch]:
         """The rows in the order of Qdrant's ids."""
         name, params = self._vector()
-        following: Any = None
-        while True:
-            asked = ScrollRequest(limit=size, offset=following, with_payload=True, with_vector=True)
-            found, following = self._opened().scroll(asked)
-            if found:
-                yield rows_of(found, name, params["size"])
-            if following is None:
-                return
+        for records in self._pages(size, payload or [ORIGINAL], vectors=True):
+            yield rows_of(records, name, params["size"])
+
+    def ids(self, size: int) -> Iterator[Sequence[Id | None]]:
+        """The ids in the same order, without a look at the vectors."""
+        for records in self._pages(size, [ORIGINAL], vectors=False):
+            yield row_ids(records)
 
     def fetch(self, ids: Collection[Id]) -> Batch:
         """The rows with these ids."""
@@ -99,6 +99,10 @@ class QdrantEdgeStore(Store):
         ]
         self._opened().update(UpdateOperation.upsert_points(points))
 
+    def unfit(self, key: Id, payload: Mapping[str, Any]) -> str | None:  # noqa: ARG002
+        """Points have no bytes, and one entry is kedge's own."""
+        return unfit_point(payload)
+
     def close(self) -> None:
         """Close the shard, which holds a lock on the folder."""
         if self._shard is not None:
@@ -112,6 +116,16 @@ class QdrantEdgeStore(Store):
         if self._shard is None:
             self._shard = EdgeShard.load(str(self._folder))
         return self._shard
+
+    def _pages(self, size: int, payload: bool | list[str], *, vectors: bool) -> Iterator[Sequence[Any]]:
+        following: Any = None
+        while True:
+            asked = ScrollRequest(limit=size, offset=following, with_payload=payload, with_vector=vectors)
+            found, following = self._opened().scroll(asked)
+            if found:
+                yield found
+            if following is None:
+                return
 
     def _vector(self) -> tuple[str, dict[str, Any]]:
         """The name of the vector, empty where it has none, and what is known of it."""

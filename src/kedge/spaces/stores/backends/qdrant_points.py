@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 
 from kedge.errors import InputError, did_you_mean
 from kedge.spaces.stores.address import Address
+from kedge.spaces.stores.payloads import plain, unfit_for_json
 from kedge.spaces.stores.store import Batch, Id, Metric
 
 ORIGINAL = "_kedge_id"
@@ -35,9 +35,14 @@ def point_id(key: Id) -> int | str:
 
 def point_payload(key: Id, payload: Mapping[str, Any]) -> dict[str, Any]:
     """The payload of a row as JSON can say it, and its id where the point has another."""
-    plain = json.loads(json.dumps(dict(payload), default=_plain), parse_constant=str)
+    said: dict[str, Any] = {name: _within_64_bits(plain(value)) for name, value in payload.items()}
     row = row_id(key)
-    return plain if point_id(row) == row else plain | {ORIGINAL: row}
+    return said if point_id(row) == row else said | {ORIGINAL: row}
+
+
+def unfit_point(payload: Mapping[str, Any]) -> str | None:
+    """Why a payload cannot be that of a point."""
+    return unfit_for_json(payload, reserved=(ORIGINAL,))
 
 
 def row_ids(records: Iterable[Any]) -> list[Id]:
@@ -66,13 +71,13 @@ def rows_of(records: Iterable[Any], vector: str, dim: int) -> Batch:
 
 def chosen_vector(names: Collection[str], wanted: str, address: Address, form: str) -> str:
     """The vector meant where points may have several: the wanted one, else the only one."""
-    told = ", ".join(map(repr, sorted(names))) or "none"
+    known = ", ".join(map(repr, sorted(names))) or "none"
     if wanted and wanted not in names:
-        near = did_you_mean(wanted, names) or f"; there are {told}"
+        near = did_you_mean(wanted, names) or f"; there are {known}"
         raise InputError(f"{address}: no dense vector is called {wanted!r}{near}")
     if wanted or len(names) == 1:
         return wanted or next(iter(names))
-    raise InputError(f"{address}: one dense vector a point is needed to tell which is meant, there are {told}; {form}")
+    raise InputError(f"{address}: one dense vector per point is needed, there are {known}; {form}")
 
 
 def _is_uuid(text: str) -> bool:
@@ -83,5 +88,11 @@ def _is_uuid(text: str) -> bool:
         return False
 
 
-def _plain(value: Any) -> Any:
-    return value.tolist() if hasattr(value, "tolist") else str(value)
+def _within_64_bits(value: Any) -> Any:
+    """A value of JSON's types; whole numbers that Qdrant would make floats of become text."""
+    if isinstance(value, dict):
+        return {name: _within_64_bits(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_within_64_bits(part) for part in value]
+    is_large = isinstance(value, int) and not -(2**63) <= value < 2**64
+    return str(value) if is_large else value

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from kedge.errors import InputError
 from kedge.spaces.atomic import atomic_path, require_target
 from kedge.spaces.embeddings import Embeddings
-from kedge.spaces.files import files_read, files_written, read_file, require_writable, write_file
+from kedge.spaces.files import files_read, files_written, key_fault, read_file, require_writable, write_file
 from kedge.spaces.stores.address import Address
-from kedge.spaces.stores.buffer import Spool
+from kedge.spaces.stores.buffer import RowBuffer
 from kedge.spaces.stores.store import Batch, Description, Id, Metric, Store
 
 
@@ -37,12 +37,13 @@ class WholeFile(Store):
     """
 
     keeps_payload = False
+    is_folder = False
 
     def __init__(self, address: Address) -> None:
         super().__init__(address)
         self._path = path = Path(address.place)
         self._note = path.with_name(path.name + ".kedge.json")
-        self._spool = Spool(path)
+        self._buffer = RowBuffer(path)
 
     @abstractmethod
     def _load(self) -> Contents:
@@ -59,8 +60,8 @@ class WholeFile(Store):
     @property
     def _contents(self) -> Contents:
         """What waits, or what the file holds."""
-        if self._spool.exists():
-            return Contents(list(self._spool.places()), self._spool.vectors(), self._spool.describe().metric)
+        if self._buffer.exists():
+            return Contents(list(self._buffer.places()), self._buffer.vectors(), self._buffer.describe().metric)
         return self._whole
 
     @cached_property
@@ -70,7 +71,7 @@ class WholeFile(Store):
     @property
     def _places(self) -> dict[Id, int]:
         """The row of each id in `_contents`."""
-        return self._spool.places() if self._spool.exists() else self._whole_places
+        return self._buffer.places() if self._buffer.exists() else self._whole_places
 
     @cached_property
     def _whole_places(self) -> dict[Id, int]:
@@ -78,17 +79,18 @@ class WholeFile(Store):
 
     def exists(self) -> bool:
         """Whether the file is there, or rows for it."""
-        return self._path.is_file() or self._spool.exists()
+        return self._path.is_file() or self._buffer.exists()
 
     def describe(self) -> Description:
         """What the file holds, or will."""
-        if self._spool.exists():
-            return self._spool.describe()
+        if self._buffer.exists():
+            return self._buffer.describe()
         metadata = json.loads(self._note.read_text()) if self._note.is_file() else {}
         ids, vectors, metric = self._contents
-        return Description(len(ids), vectors.shape[1], metric, metadata)
+        id_type: Literal["int", "str"] = "int" if ids and isinstance(ids[0], int) else "str"
+        return Description(len(ids), vectors.shape[1], metric, metadata, id_type=id_type)
 
-    def read(self, size: int) -> Iterator[Batch]:
+    def read(self, size: int, *, payload: bool = True) -> Iterator[Batch]:  # noqa: ARG002
         """The rows in their order."""
         ids, vectors, _ = self._contents
         for begin in range(0, len(ids), size):
@@ -110,28 +112,30 @@ class WholeFile(Store):
         for path in self._files():
             require_target(path)
             if path.exists():
-                raise InputError(f"{path}: is there already; choose another name")
-        self._spool.create(like)
+                raise InputError(f"{path}: already exists; choose another name")
+        self._buffer.create(like)
 
     def write(self, batch: Batch) -> None:
         """Add rows to those that wait."""
-        if not self._spool.exists():
+        if not self._buffer.exists():
             raise InputError(f"{self.address}: is complete, and written only once; choose another name for more rows")
-        self._spool.append(replace(batch, ids=[self.id_of(name) for name in batch.ids]))
+        self._buffer.append(replace(batch, ids=[self.id_of(name) for name in batch.ids]))
 
     def finish(self) -> None:
         """Make the file of the rows, unless it is there."""
-        if not self._spool.exists():
+        if not self._buffer.exists():
             return
-        about = self._spool.describe()
+        about = self._buffer.describe()
         with atomic_path(self._note) as temporary:
             temporary.write_text(json.dumps(dict(about.metadata), indent=2) + "\n")
-        self._save(Contents(list(self._spool.places()), self._spool.vectors(), about.metric))
-        self._spool.clear()
+        self._save(Contents(list(self._buffer.places()), self._buffer.vectors(), about.metric))
+        self._buffer.clear()
+        vars(self).pop("_whole", None)
+        vars(self).pop("_whole_places", None)
 
     def abandon(self) -> None:
         """Forget the rows that wait."""
-        self._spool.clear()
+        self._buffer.clear()
 
 
 class FileStore(WholeFile):
@@ -156,6 +160,10 @@ class FileStore(WholeFile):
     def _save(self, contents: Contents) -> None:
         keys = [str(name) for name in contents.ids]
         write_file(Embeddings(keys, contents.vectors, str(self._path)), self._path)
+
+    def unfit(self, key: Id, payload: Mapping[str, Any]) -> str | None:  # noqa: ARG002
+        """Some formats have no place for some keys; payload is not written anyway."""
+        return key_fault(self._path, str(key))
 
     def id_of(self, key: Id) -> Id:
         """As text, which all keys are."""

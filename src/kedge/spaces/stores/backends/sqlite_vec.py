@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import sqlite_vec
 from kedge.errors import InputError, did_you_mean
 from kedge.spaces.atomic import require_parent
 from kedge.spaces.stores.address import Address
-from kedge.spaces.stores.json_payload import PAYLOAD, from_columns, to_columns
+from kedge.spaces.stores.payloads import PAYLOAD, from_columns, to_columns, unfit_for_json
 from kedge.spaces.stores.store import DOCUMENT, Batch, Description, Id, Metric, Store
 
 _COLUMN = "embedding"  # where the address names none and there is none
@@ -31,11 +32,15 @@ _METRICS: dict[str, Metric] = {"cosine": "cosine", "l2": "l2"}
 # Vectors lie in blobs of some MB, and to find one is to walk through the pages of its blob.
 _CACHE_KIB = 65536
 _WAIT_MS = 20_000
+_INT64 = range(-(2**63), 2**63)
+# What vec0 takes for the name of a column; it has no quotes for any other.
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_TAKEN = ("id", "rowid", "distance", "k", PAYLOAD, DOCUMENT)
 
 
 @dataclass(frozen=True)
 class _Table:
-    """What a table says of itself when it is made."""
+    """What the statement that made a table says of it."""
 
     id: str
     id_is_text: bool
@@ -59,6 +64,8 @@ class _Table:
 class SqliteVecStore(Store):
     """A table, as TABLE.COLUMN where it has several columns of vectors; others of its columns are the payload."""
 
+    is_folder = False
+
     def __init__(self, address: Address) -> None:
         super().__init__(address)
         self._name, _, self._column = address.name.partition(".")
@@ -78,9 +85,11 @@ class SqliteVecStore(Store):
             rows, table.dim, table.metric, table.metadata or {}, id_type="str" if table.id_is_text else "int"
         )
 
-    def read(self, size: int) -> Iterator[Batch]:
+    def read(self, size: int, *, payload: bool = True) -> Iterator[Batch]:
         """The rows in the order in which they lie in the file, a page at a time: no writer waits for the last."""
         table = self._table()
+        if not payload:
+            table = replace(table, others=())
         # In any other order each row may be in another blob, and a page takes a hundred times as long.
         rowids = self._connection(read_only=True).execute(
             f"SELECT rowid FROM {self._ids} ORDER BY chunk_id, chunk_offset"
@@ -91,6 +100,13 @@ class SqliteVecStore(Store):
         )
         for begin in range(0, len(order), size):
             yield self._rows_of(page, order[begin : begin + size].tolist(), table)
+
+    def ids(self, size: int) -> Iterator[Sequence[Id | None]]:
+        """The ids in the same order, from the table that vec0 keeps of them."""
+        query = f"SELECT {self._table().key} FROM {self._ids} ORDER BY chunk_id, chunk_offset"
+        rows = iter(self._connection(read_only=True).execute(query))
+        while page := list(islice(rows, size)):
+            yield [name for (name,) in page]
 
     def fetch(self, ids: Collection[Id]) -> Batch:
         """The rows with these ids."""
@@ -106,12 +122,23 @@ class SqliteVecStore(Store):
     def create(self, like: Description) -> None:
         """Make the table, and the file if there is none."""
         require_parent(Path(self.address.place))
+        column = self._column or _COLUMN
+        if not _NAME.fullmatch(column) or column.lower() in _TAKEN:
+            raise InputError(
+                f"{self.address}: a new column of vectors has a name of ASCII letters, digits and _, other than "
+                f"{', '.join(_TAKEN)}, got {column!r}"
+            )
+        if not (self._name and self._name.isprintable()) or self._name.lower().startswith(("sqlite_", _NOTES)):
+            raise InputError(
+                f"{self.address}: a new table has a name of printable characters that does not begin with sqlite_ or "
+                f"{_NOTES}, got {self._name!r}"
+            )
         connection = self._connection(read_only=False)
         kind, metric = "integer" if like.id_type == "int" else "text", "l2" if like.metric == "l2" else "cosine"
         with connection:
             connection.execute(
                 f"CREATE VIRTUAL TABLE {self._rows} USING vec0(id {kind} primary key, "
-                f"{self._column or _COLUMN} float[{like.dim}] distance_metric={metric}, "
+                f"{column} float[{int(like.dim)}] distance_metric={metric}, "
                 f"+{PAYLOAD} text, +{DOCUMENT} text)"
             )
             connection.execute(f"CREATE TABLE IF NOT EXISTS {_NOTES} (name TEXT PRIMARY KEY, metadata TEXT)")
@@ -123,7 +150,7 @@ class SqliteVecStore(Store):
         """Add those of the rows that are not there."""
         table, connection = self._table(), self._connection(read_only=False)
         if not table.is_own:
-            raise InputError(f"{self.address}: only tables that kedge made are written; choose one that is not there")
+            raise InputError(f"{self.address}: only tables that kedge made are written; choose a name that is free")
         names = [self.id_of(name) for name in batch.ids]
         there = self.present(names)
         rows = zip(names, batch.vectors.astype("<f4"), batch.payloads, strict=True)
@@ -132,6 +159,14 @@ class SqliteVecStore(Store):
                 f'INSERT INTO {self._rows} (id, "{table.vector}", {PAYLOAD}, {DOCUMENT}) VALUES (?, ?, ?, ?)',
                 ((name, vector.tobytes(), *to_columns(payload)) for name, vector, payload in rows if name not in there),
             )
+
+    def unfit(self, key: Id, payload: Mapping[str, Any]) -> str | None:
+        """Payload is JSON; SQLite takes a NUL for the end of an id."""
+        if "\0" in str(key):
+            return "has a NUL character in its id, which SQLite takes for its end"
+        if not self._table().id_is_text and int(key) not in _INT64:
+            return "has an id beyond 64 bits, which the table cannot keep"
+        return unfit_for_json(payload)
 
     def close(self) -> None:
         """Close the file."""
@@ -148,7 +183,7 @@ class SqliteVecStore(Store):
             return str(key) if table.id_is_text else int(key)
         except ValueError:
             raise InputError(
-                f"{self.address}: ids are whole numbers there, {key!r} is not; choose a table that is not there yet"
+                f"{self.address}: ids are whole numbers there, {key!r} is not; choose a table that does not exist yet"
             ) from None
 
     def _connection(self, *, read_only: bool) -> apsw.Connection:
@@ -192,7 +227,7 @@ class SqliteVecStore(Store):
         return self._found
 
     def _parsed(self, statement: str) -> _Table:
-        """What the statement says that made the table; nothing else tells of the types."""
+        """What the statement says that made the table; the types are found nowhere else."""
         definition = re.fullmatch(r"create\s+virtual\s+table.*?\susing\s+vec0\s*\((.*)\)\s*", statement, _ANY_CASE)
         if definition is None:
             raise InputError(f"{self.address}: is not a table of sqlite-vec (vec0)")

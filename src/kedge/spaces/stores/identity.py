@@ -1,0 +1,155 @@
+"""Every row under an id of its own: which ids of a source repeat, and what becomes of the rows that have them.
+
+The ids lie in a temporary file while a migration lasts, and are sorted there, so that memory does not grow with them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Literal, TypeAlias, get_args
+
+from kedge.errors import InputError
+from kedge.spaces.stores.store import Id, Store
+
+OnDuplicate: TypeAlias = Literal["refuse", "first", "suffix"]
+
+_IDS_AT_ONCE = 10_000
+_NAMED = 3  # of the ids that repeat, in a message
+_LONG, _HEAD = 200, 60  # bytes of an id that are kept as they are, and of a longer one beside its hash
+_REPEATED = "FROM ids WHERE id IS NOT NULL GROUP BY id HAVING count(*) > 1"
+
+
+class RowIds:
+    """The ids of all rows of a source, as the target will have them.
+
+    Parameters
+    ----------
+    id_of : callable
+        The id under which the target keeps a row.
+    on_duplicate : "refuse", "first" or "suffix"
+        Rows whose id an earlier row has: an `InputError`, left out, or given another id (`ID-2`, `ID-3`, ...).
+    """
+
+    def __init__(self, id_of: Callable[[Id], Id], on_duplicate: OnDuplicate = "refuse") -> None:
+        if on_duplicate not in get_args(OnDuplicate):
+            raise InputError(f"on_duplicate must be one of {', '.join(get_args(OnDuplicate))}, got {on_duplicate!r}")
+        self._id_of, self._on_duplicate = id_of, on_duplicate
+        self._database = sqlite3.connect("", isolation_level=None)  # a file that SQLite deletes when it is closed
+        self._database.execute("PRAGMA journal_mode = OFF")
+        self._database.execute("PRAGMA synchronous = OFF")
+        self._database.execute("CREATE TABLE ids (id BLOB)")
+        self.repeated = 0
+
+    def scan(self, source: Store, *, skip_missing: bool) -> None:
+        """Read all ids; one that repeats or is null is an `InputError` unless the rows in question are dealt with.
+
+        With `skip_missing` rows without an id are left to who reads the rows, and finds them bad.
+        """
+        self._database.execute("BEGIN")
+        for ids in source.ids(_IDS_AT_ONCE):
+            self._database.executemany(
+                "INSERT INTO ids VALUES (?)", [(None if key is None else _packed(self._id_of(key)),) for key in ids]
+            )
+        self._database.execute("COMMIT")
+        self._require_ids(source, skip_missing=skip_missing)
+        self._database.execute("CREATE TABLE repeated (id BLOB PRIMARY KEY, seen INTEGER) WITHOUT ROWID")
+        self._database.execute(f"INSERT INTO repeated SELECT id, 0 {_REPEATED}")
+        ((self.repeated,),) = self._database.execute("SELECT count(*) FROM repeated")
+        if not self.repeated:
+            return
+        if self._on_duplicate == "refuse":
+            raise InputError(f"{source.address}: {self._described()}")
+        if self._on_duplicate == "suffix":
+            self._database.execute("CREATE INDEX by_id ON ids (id)")
+
+    def rewind(self) -> None:
+        """Begin to go through the rows from the first one again."""
+        if self.repeated:
+            self._database.execute("UPDATE repeated SET seen = 0")
+
+    def chosen(self, ids: Sequence[Id]) -> list[Id | None]:
+        """The ids that the next rows are to have, in the order in which they are read; None: the row is left out."""
+        return [self._chosen(key) for key in ids] if self.repeated else list(ids)
+
+    def close(self) -> None:
+        """Delete the temporary file."""
+        self._database.close()
+
+    def _chosen(self, key: Id) -> Id | None:
+        packed = _packed(self._id_of(key))
+        found = self._database.execute(
+            "UPDATE repeated SET seen = seen + 1 WHERE id = ? RETURNING seen", (packed,)
+        ).fetchall()
+        if not found or found[0][0] == 1:
+            return key
+        if self._on_duplicate == "first":
+            return None
+        # Others may be called like that already: count on until there is a free one, the same in every pass.
+        number = found[0][0]
+        while self._is_taken(renamed := f"{key}-{number}"):
+            number += 1
+        self._database.execute("UPDATE repeated SET seen = ? WHERE id = ?", (number, packed))
+        return renamed
+
+    def _is_taken(self, key: str) -> bool:
+        return bool(self._database.execute("SELECT 1 FROM ids WHERE id = ? LIMIT 1", (_packed(key),)).fetchall())
+
+    def _require_ids(self, source: Store, *, skip_missing: bool) -> None:
+        (missing,) = self._database.execute("SELECT count(*) FROM ids WHERE id IS NULL").fetchone()
+        if missing and not skip_missing:
+            rows = self._database.execute("SELECT rowid - 1 FROM ids WHERE id IS NULL ORDER BY 1 LIMIT ?", (_NAMED,))
+            raise InputError(
+                f"{source.address}: {missing} {_plural(missing, 'row has', 'rows have')} no id "
+                f"({_listed((f'row {row}' for (row,) in rows), missing)}, counted from 0); each row needs one: repair "
+                "the source, or leave such rows out and have them listed: --skip-bad FILE"
+            )
+
+    def _described(self) -> str:
+        """Which ids repeat, where, and what can be done."""
+        first = self._database.execute(
+            f"SELECT id, min(rowid) - 1, max(rowid) - 1 {_REPEATED} ORDER BY 2 LIMIT {_NAMED}"
+        )
+        named = (f"{_shown(packed)} in rows {row} and {last}" for packed, row, last in first)
+        return (
+            f"{self.repeated} {_plural(self.repeated, 'id repeats', 'ids repeat')} ({_listed(named, self.repeated)}, "
+            "counted from 0); each row needs an id of its own: repair the source, or keep the first row of each id "
+            "with --on-duplicate first, or have later ones called ID-2, ID-3, ... with --on-duplicate suffix"
+        )
+
+
+@contextmanager
+def row_ids(source: Store, target: Store, on_duplicate: OnDuplicate, *, skip_missing: bool) -> Iterator[RowIds]:
+    """The ids of the rows of `source`, scanned, for as long as the context lasts."""
+    ids = RowIds(target.id_of, on_duplicate)
+    try:
+        ids.scan(source, skip_missing=skip_missing)
+        yield ids
+    except sqlite3.Error as error:
+        raise InputError(f"{source.address}: its ids cannot be sorted in a temporary file ({error})") from error
+    finally:
+        ids.close()
+
+
+def _packed(key: Id) -> bytes:
+    """An id as bytes, of which a long one has few: its beginning and a hash."""
+    packed = str(key).encode("utf-8", "surrogatepass")
+    if len(packed) <= _LONG:
+        return packed
+    return packed[:_HEAD] + hashlib.blake2b(packed, digest_size=32).digest() + bytes(_LONG)
+
+
+def _shown(packed: bytes) -> str:
+    if len(packed) <= _LONG:
+        return repr(packed.decode("utf-8", "surrogatepass"))
+    return repr(packed[:_HEAD].decode("utf-8", "ignore") + "...")
+
+
+def _listed(names: Iterable[str], count: int) -> str:
+    return ", ".join(names) + (", ..." if count > _NAMED else "")
+
+
+def _plural(count: int, one: str, many: str) -> str:
+    return one if count == 1 else many
