@@ -129,12 +129,14 @@ def changed_files(folder: Path, files: Collection[str] = frozenset(_FILES - {SUM
     path = folder / SUMS
     try:
         require_regular_file(path)
-        lines = path.read_text(encoding="utf-8").split("\n")  # no other ends of lines: each byte counts
+        text = path.read_text(encoding="utf-8")
     except (InputError, OSError, UnicodeDecodeError) as error:
         raise InputError(
             f"{path}: cannot be read, so that nothing shows whether the run is as it was written"
         ) from error
-    sums = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
+    sums = {name: digest for digest, _, name in (line.partition("  ") for line in text.split("\n")[:-1])}
+    if text != "".join(f"{digest}  {name}\n" for name, digest in sums.items()):
+        raise InputError(f"{path}: has changed since it was written: it must name each file once, on a line of its own")
     faults = {}
     for name in sorted(files):
         if not (folder / name).is_file():
