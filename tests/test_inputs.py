@@ -22,6 +22,7 @@ import kedge
 from kedge import AnchorDiscovery, Embeddings, InputError, KnownAnchors, Stitcher
 from kedge.cli.main import main
 from kedge.errors import MissingExtraError, NotFittedError
+from kedge.estimators.fit_inputs import gather_inputs
 from kedge.estimators.inputs import as_random_state
 from kedge.report import Explorer, draw_spaces, write_report
 from kedge.spaces.conversion import as_space
@@ -154,7 +155,7 @@ def test_anchors_in_any_form():
         pd.Series([5, 7]),
         pd.Index(["x5", "x7"]),
     ):
-        found = AnchorDiscovery(device="cpu")._given(x, y, None, anchors)
+        found = gather_inputs(AnchorDiscovery(device="cpu"), x, y, None, anchors)
         assert found.anchors.tolist() == [5, 7]
     for anchors, message in (
         ("x5", "anchors must be a list of keys or rows of x, got str 'x5'"),
@@ -223,9 +224,9 @@ def test_spaces_that_are_refused(space, message):
 
 
 def test_small_spaces_need_no_number_of_anchors():
-    assert AnchorDiscovery()._given(*MATRICES, None, None).n_anchors == ROWS
+    assert gather_inputs(AnchorDiscovery(), *MATRICES, None, None).n_anchors == ROWS
     large = rotated_spaces(n=400)
-    assert AnchorDiscovery()._given(*large, None, None).n_anchors == 300
+    assert gather_inputs(AnchorDiscovery(), *large, None, None).n_anchors == 300
     with pytest.raises(
         InputError, match=r"n_anchors must be between 1 and the rows of the smaller space \(120\), got 300"
     ):

@@ -59,7 +59,7 @@ class AnchorDiscovery(FittedDiscovery):
     anchor_choice : {"random", "farthest"}
         How anchors beyond the seeds are chosen.
     center : bool
-        Take the mean off both spaces (after scaling to unit norm); usually a large gain.
+        Subtract the mean from both spaces (after scaling to unit norm); usually a large gain.
     whiten : float or "auto"
         Divide each axis of either space by its standard deviation to this power (0 to 1) before rows are compared by
         cosine, in the search for pairs and in relative coordinates. "auto" takes 0, and tries a half where the result
@@ -76,7 +76,7 @@ class AnchorDiscovery(FittedDiscovery):
         too.
     memory_budget : int
         Bytes for the temporaries of matching; normalised copies of the spaces and, with few seeds, fingerprints (some
-        16 kB for each of at most 20,000 rows a side) come on top.
+        16 kB for each of at most 20,000 rows per side) come on top.
     device : str
         "auto", "cpu", "cuda" or "cuda:N".
     precision : {"tf32", "bf16", "float32"}
@@ -88,20 +88,22 @@ class AnchorDiscovery(FittedDiscovery):
         The same number gives the same answer on the same machine. A generator is asked for one number, and None stands
         for any; `random_state_` says which it was.
     checkpoint : path, optional
-        Folder in which the state after every round is kept, made if need be. If it holds the state of an earlier `fit`
+        Folder in which the results of finished stages are kept, made if need be. If it holds those of an earlier `fit`
         with the same spaces and settings, this one goes on from there. Delete it when you have saved the result.
     on_step : callable, optional
         Called with a `Step` after each step.
 
     Attributes
     ----------
+    x_, y_ : Side
+        Either space as it was fitted: `normalise`, `whiten`, `relative` and `shared` coordinates of its vectors, its
+        `center`, `mean_norm`, `anchors` by kind ("free" ones of Y are unit vectors that stand for the anchors best) and
+        `unmatched_keys`, the rows that have no match.
     anchors_x_, anchors_y_ : int arrays, shape (a,)
         The anchors as rows of X, and the distinct rows of Y they were snapped to.
     anchor_confidence_ : float array, shape (a,)
         Probability that a snapped anchor is right, judged alike for seeds.
     anchor_is_seed_ : bool array, shape (a,)
-    free_anchors_ : float array, shape (a, dy)
-        Unit vectors in (normalised) Y that stand for the anchors best.
     match_, confidence_ : arrays, shape (n,)
         For every row of X the best candidate in Y, and the probability that it is right.
     pairs_ : int array, shape (p, 2)
@@ -109,27 +111,25 @@ class AnchorDiscovery(FittedDiscovery):
     pair_confidence_ : float array, shape (p,)
     seed_is_suspect_ : bool array, shape (s,)
         Seeds that look wrong: the rest of the spaces contradicts them, and they are not used as anchors.
-    seed_closer_ : float array, shape (s,)
-        How many rows are closer to a seed's rows than they are to each other, the mean over both directions.
+    seed_rank_ : float array, shape (s,)
+        The rank that a seed's rows have among all rows for each other, 1 at best; the mean over both directions.
     anchor_keys_, pair_keys_, seed_keys_ : lists of (x key, y key)
         Keys as they were given; in a run that was loaded, their texts.
     seed_found_keys_ : list of y keys
         What was found for the seeds' rows of X, whether or not it is what the seeds say.
-    unmatched_keys_x_, unmatched_keys_y_ : lists of keys
-        The rows that have no match.
     model_ : PairModel
         What `x_.shared` and `y_.shared` read by, fitted to the pairs.
-    map_, map_back_ : float arrays, shapes (dx, dy) and (dy, dx)
-        Linear maps between the normalised spaces, each chosen by how well one searches with it.
+    map_, map_back_ : Map
+        Maps between the normalised spaces, each chosen by how well one searches with it.
     map_scores_ : dict
-        For "map" and "map_back" the kind that was chosen, and on pairs it was not fitted to the mean reciprocal rank of
-        the partner (`own_rank`) and the share of the ten nearest rows that the partner has too (`overlap`).
+        For "map" and "map_back" the family and kind that was chosen, and on pairs it was not fitted to the mean
+        reciprocal rank of the partner (`mrr`) and the share of the ten nearest rows that it has too (`overlap`).
     whitening_ : float
         The strength to which the spaces were whitened.
     health_ : Health
         Whether it worked, judged without labels: `health_.map` and `health_.pairs` each have a score, a verdict, a
         reason and advice, and `health_.overlap` says what the spaces share.
-    candidate_recall_ : Agreement or None
+    candidate_recall_ : CandidateRecall or None
         Where rows were compared with candidates only: how many of a sample have the partner that they have among all.
     history_ : tuple of Step
     n_iter_ : int
@@ -144,7 +144,7 @@ class AnchorDiscovery(FittedDiscovery):
     >>> discovery = AnchorDiscovery(n_anchors=300, random_state=0)
     >>> discovery.fit(x, y, seeds=[("cat", "chat"), ...])
     >>> discovery.health_.map.verdict, discovery.health_.pairs.verdict
-    ('right', 'right')
+    ('ok', 'ok')
     """
 
     def __init__(

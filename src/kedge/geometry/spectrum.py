@@ -75,7 +75,7 @@ class Spectrum:
 def leading_directions(rows: Tensor, count: int) -> Tensor:
     """About the `count` leading principal axes (d, count) of rows (n, d), by a randomised range finder.
 
-    Two rounds of subspace iteration on the rows themselves: no moment (d, d) is made, and no eigenproblem is larger
+    A few rounds of subspace iteration on the rows themselves: no moment (d, d) is made, and no eigenproblem is larger
     than `count` by half as much again. Always the same for the same rows.
     """
     width = min(rows.shape[1], len(rows), count + count // 2)

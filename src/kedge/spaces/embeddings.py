@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import InitVar, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -41,8 +41,6 @@ class Embeddings:
         memory-mapped float16 one: whatever uses its rows makes them float32, some at a time.
     source : str
         Where the rows come from, for messages.
-    checked : slice, optional
-        Rows whose vectors are looked at here, where other processes look at the others; all by default.
 
     Raises
     ------
@@ -53,9 +51,8 @@ class Embeddings:
     keys: Sequence[Key]
     vectors: NDArray[np.float32]
     source: str = "embeddings"
-    checked: InitVar[slice | None] = None
 
-    def __post_init__(self, checked: slice | None) -> None:
+    def __post_init__(self) -> None:
         vectors = self.vectors if isinstance(self.vectors, np.ndarray) else as_dense(self.vectors, self.source)
         if vectors.ndim != 2:
             raise InputError(f"{self.source}: vectors must have shape (rows, dimensions), got shape {vectors.shape}")
@@ -76,7 +73,7 @@ class Embeddings:
                 vectors = vectors.astype(np.float32, copy=False)
         object.__setattr__(self, "vectors", vectors)
         self._check_keys()
-        self._check_vectors(*(checked or slice(None)).indices(len(vectors))[:2])
+        self._check_vectors()
 
     def _check_keys(self) -> None:
         if isinstance(self.keys, range):  # numbers of rows, which are distinct
@@ -111,9 +108,9 @@ class Embeddings:
                 f"row {row} has {type(key).__name__} {key!r}"
             )
 
-    def _check_vectors(self, start: int, stop: int) -> None:
-        for begin in range(start, stop, _CHECK_ROWS):
-            for place, what in unusable_rows(self.vectors[begin : min(begin + _CHECK_ROWS, stop)]).items():
+    def _check_vectors(self) -> None:
+        for begin in range(0, len(self.vectors), _CHECK_ROWS):
+            for place, what in unusable_rows(self.vectors[begin : begin + _CHECK_ROWS]).items():
                 row = begin + place
                 raise InputError(
                     f"{self.source}: the vector of key {self.keys[row]!r} (row {row}) {what}; "

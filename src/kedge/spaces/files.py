@@ -17,7 +17,7 @@ from kedge.spaces.atomic import atomic_path, atomic_paths, require_target
 from kedge.spaces.conversion import SpaceLike, as_space
 from kedge.spaces.embeddings import Embeddings
 from kedge.spaces.formats import dataset_folder, h5ad, npy, npz, parquet, safetensors, word2vec_binary, word2vec_text
-from kedge.spaces.selection import Selection, share_of
+from kedge.spaces.selection import Selection
 from kedge.spaces.stores.address import Address, as_address, is_address
 from kedge.spaces.streams import require_regular_file
 
@@ -51,7 +51,6 @@ def read_embeddings(
     *,
     limit: int | None = None,
     keys: Collection[str] | None = None,
-    share: tuple[int, int] = (0, 1),
 ) -> Embeddings:
     """Read a space from a file whose suffix names its format, or from a store.
 
@@ -67,9 +66,6 @@ def read_embeddings(
         Keep at most so many rows, from the top (files are commonly sorted by frequency).
     keys : collection of str, optional
         Keep only the rows with these keys.
-    share : (int, int)
-        Which of how many processes this is. All keys are read, but of a memory-mapped file only the vectors in this
-        process's share of the rows are touched; the others are for the others to check.
     """
     if limit is not None and limit < 1:
         raise InputError(f"limit must be at least 1, got {limit}")
@@ -77,11 +73,11 @@ def read_embeddings(
     if is_address(path):
         from kedge.spaces.stores.spaces import read_space
 
-        return read_space(as_address(path), selection, share)
-    return read_file(Path(path), selection, share)  # type: ignore[arg-type]
+        return read_space(as_address(path), selection)
+    return read_file(Path(path), selection)  # type: ignore[arg-type]
 
 
-def read_file(path: Path, selection: Selection = Selection(), share: tuple[int, int] = (0, 1)) -> Embeddings:  # noqa: B008
+def read_file(path: Path, selection: Selection = Selection()) -> Embeddings:  # noqa: B008
     """What `read_embeddings` does with a file."""
     place, name = split_name(path)
     is_dataset = dataset_folder.is_dataset(place)
@@ -99,7 +95,7 @@ def read_file(path: Path, selection: Selection = Selection(), share: tuple[int, 
         raise InputError(f"{path}: not a readable {what} ({why}); truncated or of another format") from error
     if not names and selection.keys is not None:
         raise InputError(f"{path}: none of the {len(selection.keys)} wanted keys is in the file")
-    return Embeddings(names, vectors, str(path), share_of(len(names), *share))
+    return Embeddings(names, vectors, str(path))
 
 
 def write_embeddings(space: SpaceLike, path: str | Path | Address) -> None:

@@ -35,8 +35,3 @@ class Selection:
         """Rows to keep where all keys are known at once."""
         chosen = [row for row, key in enumerate(keys) if self.wants(key)]
         return chosen[: self.limit]
-
-
-def share_of(total: int, rank: int, count: int) -> slice:
-    """The rows, of so many, that the process `rank` of `count` answers for: one stretch, as even as can be."""
-    return slice(total * rank // count, total * (rank + 1) // count)

@@ -41,7 +41,8 @@ pairs:  x, y and confidence, as `pairs.tsv` of RUN has them
 embedding-atlas:  both spaces laid out together, with neighbours, partners and confidence; the command that opens it is
         printed; needs kedge[parquet]
 
-What translates does so as `kedge translate` does. It checks nothing: a vector of zeros comes out as NaN.""",
+What translates does so as `kedge translate` does. It refuses what `kedge translate` refuses: zeros, NaN and
+infinite values.""",
     )
     add_run(parser)
     for name, space in (("x", "source"), ("y", "target")):

@@ -8,7 +8,7 @@ import numpy as np
 
 from kedge.errors import InputError, KedgeError
 from kedge.spaces.embeddings import Embeddings
-from kedge.spaces.selection import Selection, share_of
+from kedge.spaces.selection import Selection
 from kedge.spaces.stores.address import Address
 from kedge.spaces.stores.registry import open_store
 from kedge.spaces.stores.store import NO_ID, Batch, Description
@@ -16,7 +16,7 @@ from kedge.spaces.stores.store import NO_ID, Batch, Description
 _ROWS = 2000
 
 
-def read_space(address: Address, selection: Selection, share: tuple[int, int] = (0, 1)) -> Embeddings:
+def read_space(address: Address, selection: Selection) -> Embeddings:
     """The rows of a store that are wanted, in its order; a row without a vector is an `InputError`."""
     with open_store(address) as store:
         about = store.describe()
@@ -37,7 +37,7 @@ def read_space(address: Address, selection: Selection, share: tuple[int, int] = 
                 break
     if not keys and selection.keys is not None:
         raise InputError(f"{address}: none of the {len(selection.keys)} wanted keys is in it")
-    return Embeddings(keys, vectors[: len(keys)], str(address), share_of(len(keys), *share))
+    return Embeddings(keys, vectors[: len(keys)], str(address))
 
 
 def write_space(space: Embeddings, address: Address) -> None:
