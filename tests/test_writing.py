@@ -261,7 +261,7 @@ def test_keys_beside_a_matrix_are_not_overwritten_either(folder, tmp_path, capsy
     assert f"{keys}: is there already; choose another name, or replace it by --overwrite" in told_last(capsys)
     migrated = [str(folder / "x.npz"), str(tmp_path / "out.npy"), "--run", str(folder / "run"), "--anyway"]
     assert main(["migrate", *migrated]) == 2
-    assert f"{keys}: is there already; choose another name" in told_last(capsys)
+    assert f"{keys}: already exists; choose another name" in told_last(capsys)
     assert keys.read_text() == "mine\n"
     assert run(folder, tmp_path, "convert x.npz OUT.npy", "--overwrite")[0] == 0
     assert keys.read_text().startswith("r0\nr1\n")
