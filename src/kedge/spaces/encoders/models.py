@@ -9,15 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kedge.errors import InputError
-from kedge.spaces.encoders import efficientnet_lite, timm_images, torchvision_images, transformers_images
+from kedge.spaces.encoders import efficientnet_lite, image_classifiers, transformers_images
 from kedge.spaces.encoders.image_encoder import ImageEncoder
 from kedge.spaces.encoders.sentence_text import SentenceTextEncoder, is_sentence_model
 from kedge.spaces.encoders.transformers_text import TransformersTextEncoder
 
 _IMAGE_LIBRARIES = {
     "efficientnet-lite": efficientnet_lite.load,
-    "timm": timm_images.load,
-    "torchvision": torchvision_images.load,
+    "timm": image_classifiers.load_timm,
+    "torchvision": image_classifiers.load_torchvision,
 }
 
 
