@@ -77,10 +77,10 @@ def describe_unknown(value: Key, space: Embeddings, side: str) -> str:
     """Why `row_named` finds no row."""
     described = side if space.source == side else f"{side} ({space.source})"
     if not isinstance(value, _WHOLE):
-        return f"{described} has no key {value!r}; {space.told_of_keys(value)}"
+        return f"{described} has no key {value!r}; {space.describe_keys(value)}"
     if space.has_numbers_as_keys:
         return (
             f"{described} has no key {value!r}; its keys are whole numbers, so that whole numbers name keys, not rows; "
-            f"{space.told_of_keys(value)}"
+            f"{space.describe_keys(value)}"
         )
     return f"{value} is no row of {described}; rows are 0 to {len(space) - 1}"

@@ -141,11 +141,11 @@ class Embeddings:
         for key in keys:
             row = self.row_of.get(key)
             if row is None:
-                raise InputError(f"{self.source}: unknown key {key!r}; {self.told_of_keys(key)}")
+                raise InputError(f"{self.source}: unknown key {key!r}; {self.describe_keys(key)}")
             found.append(row)
         return np.asarray(found, dtype=np.int64)
 
-    def told_of_keys(self, unknown: Key) -> str:
+    def describe_keys(self, unknown: Key) -> str:
         """What a message says of the keys there are, where one is unknown."""
         texts = [key for key in self.keys if isinstance(key, str)]
         near = did_you_mean(unknown, texts) if isinstance(unknown, str) else ""
@@ -158,7 +158,14 @@ class Embeddings:
         """
         if all(isinstance(key, str) for key in self.keys):
             return self
-        return Embeddings(texts_of(self.keys, self.source), self.vectors, self.source, checked=slice(0))
+        same = object.__new__(Embeddings)  # whose vectors are checked already
+        for name, value in (
+            ("keys", texts_of(self.keys, self.source)),
+            ("vectors", self.vectors),
+            ("source", self.source),
+        ):
+            object.__setattr__(same, name, value)
+        return same
 
     def take(self, rows: Iterable[int]) -> Embeddings:
         """A new space with the given rows, in the given order."""

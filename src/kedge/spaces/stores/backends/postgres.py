@@ -28,6 +28,7 @@ from kedge.spaces.stores.backends.postgres_tables import (
     Column,
     RowKey,
     VectorTable,
+    extension_schema,
     metadata_of,
     read_times_as_text,
 )
@@ -127,7 +128,9 @@ class PostgresStore(Store):
         with connection.transaction():
             # A column is added when nobody reads the table; who waits for that holds up all who come after.
             connection.execute("SET LOCAL lock_timeout = '20s'")
-            vector = SQL("{}({})").format(Identifier(self._extension(connection), "vector"), Literal(like.dim))
+            vector = SQL("{}({})").format(
+                Identifier(extension_schema(connection, self.address), "vector"), Literal(like.dim)
+            )
             if columns:
                 connection.execute(SQL("ALTER TABLE {} ADD COLUMN {} {}").format(self._relation, name, vector))
             else:
@@ -326,22 +329,6 @@ class PostgresStore(Store):
         others = [Identifier("t", column.name) for column in table.others]
         columns = SQL(", ").join([*table.key.selected(), SQL("{}({})").format(send, name), *others])
         return SQL("SELECT {} FROM {} t").format(columns, self._relation)
-
-    def _extension(self, connection: psycopg.Connection[Any]) -> str:
-        """The schema of pgvector, which is enabled if it is not."""
-        try:
-            connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
-        except psycopg.Error as error:
-            why = self.address.hide(str(error).splitlines()[0])
-            raise InputError(
-                f"{self.address}: pgvector is not enabled in this database, and could not be ({why}); "
-                "install it on the server and have its administrator say CREATE EXTENSION vector"
-            ) from None
-        query = (
-            "SELECT nspname FROM pg_namespace n JOIN pg_extension e ON e.extnamespace = n.oid WHERE extname = 'vector'"
-        )
-        found = connection.execute(query).fetchone()
-        return str(found[0]) if found else "public"
 
     def _send(self, cursor: psycopg.Cursor[Any], batch: Batch, table: VectorTable) -> None:
         """Put rows into a table that lasts as long as the transaction."""

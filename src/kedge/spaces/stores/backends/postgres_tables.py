@@ -13,6 +13,8 @@ import psycopg
 from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 from psycopg.types.datetime import DateLoader, IntervalLoader, TimeLoader, TimestampLoader, TimestamptzLoader
 
+from kedge.errors import InputError
+from kedge.spaces.stores.address import Address
 from kedge.spaces.stores.payloads import PAYLOAD, from_columns
 from kedge.spaces.stores.store import DOCUMENT, NO_ID, Batch, Id, Metric
 
@@ -189,6 +191,25 @@ def metadata_of(column: Column) -> Mapping[str, str]:
         return {}
     is_own = isinstance(found, dict) and all(isinstance(value, str) for value in found.values())
     return found if is_own else {}
+
+
+def extension_schema(connection: psycopg.Connection[Any], address: Address) -> str:
+    """The schema of pgvector, which is enabled if it is not."""
+    query = "SELECT nspname FROM pg_namespace n JOIN pg_extension e ON e.extnamespace = n.oid WHERE extname = 'vector'"
+    why = "no such extension"
+    if not (found := connection.execute(query).fetchone()):
+        try:
+            with connection.transaction():
+                connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+        except psycopg.Error as error:  # also where another enables it at the same moment
+            why = address.hide(str(error).splitlines()[0])
+        found = connection.execute(query).fetchone()
+    if not found:
+        raise InputError(
+            f"{address}: pgvector is not enabled in this database, and could not be ({why}); install it on the server "
+            "and have its administrator say CREATE EXTENSION vector"
+        )
+    return str(found[0])
 
 
 def read_times_as_text(connection: psycopg.Connection[Any]) -> None:
