@@ -66,7 +66,7 @@ def test_ray_carries_a_folder(at_hand):
     # In a process of its own: what Ray starts, and warns of, stays there. Pytest's folder is too long for a socket.
     with tempfile.TemporaryDirectory(prefix="kedge-ray-") as folder:
         script, token = Path(folder, "script.py"), Path(folder, "token")
-        script.write_text(RAY.format(folder=f"{folder}/ray", blocks=python_of(SCALE, "translation(", "import ray")))
+        script.write_text(RAY.format(folder=f"{folder}/ray", blocks=python_of(SCALE, "load_translator(", "import ray")))
         token.write_text(secrets.token_hex(32))  # or Ray would leave one in the home folder
         settings = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token), "RAY_USAGE_STATS_ENABLED": "0"}
         command = [sys.executable, str(script)]
@@ -82,7 +82,7 @@ def test_copy_fills_a_table(at_hand, postgres, monkeypatch):
     monkeypatch.setenv("PGUSER", url.username)
     monkeypatch.setenv("PGDATABASE", url.path.strip("/"))
     execute(postgres, "DROP TABLE IF EXISTS docs")
-    exec(python_of(SCALE, "translation(", "import psycopg"), {"__name__": "__page__"})
+    exec(python_of(SCALE, "load_translator(", "import psycopg"), {"__name__": "__page__"})
     old = kedge.read_embeddings("x.npz")
     assert_carried(f"pgvector:{postgres}#docs", old, kedge.load("RUN").translate(old, scale="raw"))
     execute(postgres, "DROP TABLE docs")
