@@ -34,12 +34,12 @@ import torch
 from torch import Tensor
 
 from growth import write_disturbed
-from kedge.estimators.devices import load_normalised
-from kedge.matching import COLUMNS_OF_A_BIAS, DEFAULT_BUDGET, candidates, find_candidates, hubness, in_halves
+from kedge.estimators.devices import load_space
+from kedge.matching import COLUMNS_PER_BIAS, DEFAULT_BUDGET, Problem, candidates, find_candidates, hubness, map_rows
 from kedge.matching.candidates import KEPT
 from kedge.matching.clusters import ROWS_IN_A_CLUSTER, Clusters
-from kedge.matching.problem import Problem
-from kedge.solving.alignment import fit_model, read_rows
+from kedge.matching.readings import held, read_y
+from kedge.models.pair_fitting import fit_model
 from kedge.spaces import read_embeddings
 from paper.pairs_of_spaces import draw_task, load_pair
 from setting import add_data_option, describe_machine, new_parser, write_json
@@ -118,15 +118,15 @@ def make_spaces(name: str, arguments: argparse.Namespace) -> Spaces:
     x, y, truth = load(name, arguments)
     some = np.random.default_rng(1).choice(len(x), min(len(x), MODEL_PAIRS), replace=False)
     left, right = (
-        load_normalised(vectors, torch.device("cpu"), center=True, dtype=torch.float16).rows for vectors in (x, y)
+        load_space(vectors, torch.device("cpu"), name, center=True, dtype=torch.float16).rows for vectors in (x, y)
     )
     none = torch.zeros(0, dtype=torch.int64)
     problem = Problem(left, right, none, none, DEFAULT_BUDGET, exact=False)
     model = fit_model(problem, torch.from_numpy(some), torch.from_numpy(truth[some]))
-    coordinates = read_rows(problem, model)
-    a, b = (in_halves(rows.own, model.biases, left=left) for rows, left in zip(coordinates, (True, False), strict=True))
+    a = map_rows(problem.x, lambda rows: held(problem, model.shared_x(rows), model.biases, left=True))
+    b = read_y(problem, model)
     sample = torch.randperm(len(a), generator=torch.Generator().manual_seed(2))[:SAMPLE]
-    return Spaces(a, b, COLUMNS_OF_A_BIAS * model.biases, sample, exact_partners(a.float(), b.float(), sample))
+    return Spaces(a, b, COLUMNS_PER_BIAS * model.biases, sample, exact_partners(a.float(), b.float(), sample))
 
 
 def load(name: str, arguments: argparse.Namespace) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

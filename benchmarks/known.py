@@ -17,8 +17,7 @@ import numpy as np
 import torch
 
 from kedge import AnchorDiscovery, Embeddings
-from kedge.estimators.devices import normalise_rows
-from kedge.geometry import center_of, denormalise, moments_of, nearest_rotation, ridge, unit
+from kedge.geometry import center_of, denormalise, moments_of, nearest_rotation, normalise, ridge, unit
 from paper.pairs_of_spaces import PAIR_NAMES, load_pair
 from setting import (
     add_data_option,
@@ -65,11 +64,11 @@ def row(arguments: argparse.Namespace, x: Embeddings, y: Embeddings, name: str, 
     own = torch.arange(known + APART, len(space_y))
     center_x, center_y = (center_of(torch.from_numpy(space.vectors.copy())) for space in (space_x, space_y))
     pairs_x, pairs_y = (
-        torch.from_numpy(normalise_rows(space.vectors[:known], center.numpy()))
+        normalise(torch.from_numpy(space.vectors[:known].copy()), center)
         for space, center in ((space_x, center_x), (space_y, center_y))
     )
     moments = moments_of(pairs_x, pairs_y)
-    rows = torch.from_numpy(normalise_rows(queries, center_x.numpy()))
+    rows = normalise(torch.from_numpy(queries.copy()), center_x)
 
     def translated_by(matrix: torch.Tensor) -> tuple[float, float]:
         return self_recall_and_overlap(denormalise(unit(rows @ matrix.float()), center_y), index, own)

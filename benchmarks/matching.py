@@ -3,7 +3,7 @@
     python benchmarks/matching.py                               20,074 rows, an odd number of columns
     python benchmarks/matching.py --rows 20000 --dim 100
 
-"Kedge" here is what `row_blocks` and `greatest` do; the rest of a matching is the same in both.
+"Kedge" here is what `row_blocks` and `largest` do; the rest of a matching is the same in both.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from kedge.geometry import unit
-from kedge.matching import greatest, match_csls, row_blocks
+from kedge.matching import largest, match_csls, row_blocks
 from setting import new_parser, timed
 
 REPEATS = 9
@@ -35,7 +35,7 @@ def main() -> None:
     plain = torch.mm(a[:BLOCK], b.T)
     _, block = next(row_blocks(a[:BLOCK], b))
     torch.testing.assert_close(block, plain, rtol=0, atol=1e-5)
-    torch.testing.assert_close(greatest(block, 10)[0], block.topk(10, dim=1).values)
+    torch.testing.assert_close(largest(block, 10)[0], block.topk(10, dim=1).values)
 
     print(f"{BLOCK} rows against {len(b)} x {arguments.dim}, float32, {os.cpu_count()} CPU cores\n")
     print("| what | plain torch, ms | kedge, ms | ratio |\n|---|---|---|---|")
@@ -44,8 +44,8 @@ def main() -> None:
         lambda: torch.mm(a[:BLOCK], b.T, out=plain),
         lambda: torch.mm(a[:BLOCK], b.T, out=block),
     )
-    compare("top 10", lambda: block.topk(10, dim=1), lambda: greatest(block, 10))
-    compare("top 2", lambda: block.topk(2, dim=1), lambda: greatest(block, 2))
+    compare("top 10", lambda: block.topk(10, dim=1), lambda: largest(block, 10))
+    compare("top 2", lambda: block.topk(2, dim=1), lambda: largest(block, 2))
     print(f"\nall rows by CSLS: {timed(lambda: match_csls(a, b))[0]:.1f} s")
 
 

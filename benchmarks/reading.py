@@ -23,16 +23,16 @@ from torch import Tensor
 from kedge import AnchorDiscovery
 from kedge.estimators.devices import resolve_device
 from kedge.geometry import unit
-from kedge.matching import DEFAULT_BUDGET, Match, Rows, match_csls
-from kedge.matching.problem import Problem
-from kedge.solving.alignment import fit_map, fit_model, read_rows
+from kedge.matching import DEFAULT_BUDGET, Match, Problem, match_csls
+from kedge.models.maps.refined import refined_map
+from kedge.models.pair_fitting import fit_model, pair_moments
 from kedge.tasks import evaluate, gold_by_key
 from paper.pairs_of_spaces import PAIR_NAMES, draw_task, load_pair
 from setting import add_data_option, describe_machine, markdown_header, markdown_row, new_parser
 
 ROUNDS = 4
 FOLDS = 5
-Coordinates = Callable[[Problem, Tensor, Tensor], tuple[Tensor | Rows, Tensor | Rows]]
+Coordinates = Callable[[Problem, Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 def main() -> None:
@@ -93,15 +93,15 @@ def share_right(match: Match, partners: Tensor) -> float:
     return float((match.partner == partners).float().mean())
 
 
-def by_map(problem: Problem, rows_x: Tensor, rows_y: Tensor) -> tuple[Tensor | Rows, Tensor | Rows]:
+def by_map(problem: Problem, rows_x: Tensor, rows_y: Tensor) -> tuple[Tensor, Tensor]:
     """Rows of X sent to Y by the refined rotation, to compare by cosine."""
-    linear = fit_map(problem, rows_x, rows_y)
-    return problem.x.sent(lambda rows: unit(rows @ linear)), problem.y
+    linear = refined_map(pair_moments(problem, rows_x, rows_y))
+    return unit(linear(problem.x)), problem.y
 
 
-def by_vecmap(problem: Problem, rows_x: Tensor, rows_y: Tensor) -> tuple[Tensor | Rows, Tensor | Rows]:
+def by_vecmap(problem: Problem, rows_x: Tensor, rows_y: Tensor) -> tuple[Tensor, Tensor]:
     """Both whitened on the pairs, turned, re-weighted by the root of the singular values, and de-whitened."""
-    x, y = problem.x.own.double(), problem.y.own.double()
+    x, y = problem.x.double(), problem.y.double()
     (white_x, back_x), (white_y, back_y) = (_whitening(rows[pairs]) for rows, pairs in ((x, rows_x), (y, rows_y)))
     left, values, right = torch.linalg.svd((x[rows_x] @ white_x).T @ (y[rows_y] @ white_y), full_matrices=False)
     weights = values.sqrt()
@@ -116,9 +116,10 @@ def _whitening(rows: Tensor) -> tuple[Tensor, Tensor]:
     return (axes / roots) @ axes.T, (axes * roots) @ axes.T
 
 
-def by_pair_model(problem: Problem, rows_x: Tensor, rows_y: Tensor) -> tuple[Tensor | Rows, Tensor | Rows]:
+def by_pair_model(problem: Problem, rows_x: Tensor, rows_y: Tensor) -> tuple[Tensor, Tensor]:
     """Shared coordinates."""
-    return read_rows(problem, fit_model(problem, rows_x, rows_y))
+    model = fit_model(problem, rows_x, rows_y)
+    return model.shared_x(problem.x), model.shared_y(problem.y)
 
 
 READINGS: dict[str, Coordinates] = {"map and cosine": by_map, "VecMap": by_vecmap, "pair model": by_pair_model}

@@ -105,7 +105,7 @@ def _doubtful_seeds(discovery: AnchorDiscovery) -> list[_DoubtfulSeed]:
     seeds = zip(
         discovery.seed_keys_,
         discovery.seed_found_keys_,
-        discovery.seed_rank_.tolist(),
+        (discovery.seed_rank_ - 1).tolist(),  # the rank counts the partner itself
         discovery.seed_is_suspect_.tolist(),
         strict=True,
     )
