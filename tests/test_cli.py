@@ -118,7 +118,7 @@ def test_discover_json_and_options(folder, capsys, tmp_path):
     assert result["anchors"] == 3
     assert result["whitening"] == 0
     assert result["maps"] == json.loads((tmp_path / "run" / "run.json").read_text())["maps"]
-    assert {"kind", "mrr", "overlap"} == set(result["maps"]["map"]) == set(result["maps"]["map_back"])
+    assert {"family", "kind", "mrr", "overlap"} == set(result["maps"]["map"]) == set(result["maps"]["map_back"])
     assert result["health"]["map"]["verdict"] == "ok"
     assert [row["x"] for row in read_table(tmp_path / "run" / "anchors.tsv")] == ["water", "music", "school"]
     assert all(float(row["confidence"]) >= 0.9 for row in read_table(tmp_path / "run" / "pairs.tsv"))
@@ -162,7 +162,7 @@ def test_wrong_seeds_are_named_and_do_no_harm(folder, capsys, tmp_path):
     suspects = [row for row in read_table(tmp_path / "run" / "seeds.tsv") if row["suspect"] == "1"]
     assert {(row["x"], row["y"]) for row in suspects} == set(wrong)
     for row in suspects:
-        told = f"(found: {row['found']}; {float(row['closer']):.0f} rows are closer, set aside)"
+        told = f"(found: {row['found']}; {float(row['rank']) - 1:.0f} rows are closer, set aside)"
         assert f"  {row['x']} = {row['y']} {told}\n" in output
     result = run_json(capsys, *arguments, "--out", tmp_path / "run", "--overwrite")["doubtful_seeds"]
     assert [seed["closer"] for seed in result] == sorted((seed["closer"] for seed in result), reverse=True)
