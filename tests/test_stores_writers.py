@@ -150,7 +150,7 @@ def test_two_that_go_on_at_once_after_a_kill(request, tmp_path, kind):
     first, _ = started(False, go)
     go.set()
     first.join(0.4)
-    os.kill(first.pid, signal.SIGKILL) if first.is_alive() else None
+    first.kill()
     first.join()
     go = context.Event()
     both = [started(True, go) for _ in range(2)]

@@ -354,6 +354,13 @@ def _child(address: str, seed: int, resume: bool) -> None:
         os._exit(code)
 
 
+def _killed(child: multiprocessing.process.BaseProcess) -> bool:
+    """Kill it; False where it had ended by itself, be it a moment ago."""
+    child.kill()
+    child.join()
+    return child.exitcode == -signal.SIGKILL
+
+
 def fuzz_kills(kind: str, chance: Random, place: Place) -> Counter[str]:
     """Kill a migration up to five times, and go on with it."""
     address, folder = place.new(kind)
@@ -363,9 +370,7 @@ def fuzz_kills(kind: str, chance: Random, place: Place) -> Counter[str]:
         for attempt in range(chance.randint(1, 5)):
             child = _migrate_in_child(address, seed, resume=attempt > 0)
             child.join(chance.random() * seconds)
-            if child.is_alive():
-                os.kill(child.pid, signal.SIGKILL)
-                child.join()
+            if _killed(child):
                 counts["killed"] += 1
             else:
                 assert child.exitcode == 0, f"exit code {child.exitcode}"
@@ -409,10 +414,7 @@ def fuzz_writers(kind: str, chance: Random, place: Place) -> Counter[str]:
     try:
         child = _migrate_in_child(address, seed, resume=False)
         child.join(chance.random() * _whole_seconds(kind, place))
-        if child.is_alive():
-            os.kill(child.pid, signal.SIGKILL)
-            child.join()
-            counts["killed"] += 1
+        counts["killed"] += _killed(child)
         both = [_migrate_in_child(address, seed, resume=True) for _ in range(2)]
         for writer in both:
             writer.join(120)
