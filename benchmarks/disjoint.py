@@ -1,20 +1,29 @@
-"""Two spaces with nothing in common but the seeds: how good is the map, by rows and by seeds?
+"""Two spaces with few items in common, or none but the seeds: how good is the map, by rows, seeds and share?
 
     python benchmarks/disjoint.py --data DIR --pairs texts easy --plot disjoint.png     many minutes on two cores
+    python benchmarks/disjoint.py --data DIR --pairs sentences --rows 5000 10000 20000 38000 --seeds 0 15 --device cuda
+    python benchmarks/disjoint.py --data DIR --pairs sentences --rows 30000 --share 0.5 0.1 --seeds 0 15 --device cuda
 
-For each pair of spaces, two disjoint sets of items of so many rows and so many seeds besides; the map is tried on 2,000
-items that neither side has seen. The figure is the share of them that is brought to its counterpart first.
+For each pair of spaces, two sets of items of so many rows that share so many of them, and so many seeds besides; the
+map is tried on 2,000 items that neither side has seen. The figure is the share of them that is brought to its
+counterpart first, by plain cosine. Where items are shared, it says too how many of them have their counterpart as their
+match, and how many of the pairs that are listed are right.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kedge import AnchorDiscovery
-from setting import add_data_option, new_parser
-from shared import UNSEEN, loaded, unseen_top_1
+from paper.pairs_of_spaces import load_pair
+from setting import add_data_option, describe_machine, markdown_header, markdown_row, new_parser, timed, write_json
+
+UNSEEN = 2000
+COLUMNS = ("pair", "rows", "share", "seeds", "unseen first", "shared rows right", "listed", "right", "map", "s")
 
 
 def main() -> None:
@@ -24,47 +33,82 @@ def main() -> None:
     parser.add_argument("--pairs", nargs="+", default=["texts", "easy"])
     parser.add_argument("--rows", nargs="+", type=int, default=[1000, 2000, 3500])
     parser.add_argument("--seeds", nargs="+", type=int, default=[5, 15, 50])
+    parser.add_argument("--share", nargs="+", type=float, default=[0.0], help="of items in both spaces (none)")
     parser.add_argument("--random-state", type=int, default=0)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--json", type=Path, help="also write the results to this file")
     parser.add_argument("--plot", type=Path, help="draw the curves into this file")
     arguments = parser.parse_args()
-    curves: dict[tuple[str, int], list[float]] = {}
-    print("| pair | rows per space | seeds | new items in their place | map |\n|---|---|---|---|---|")
+    print(f"{describe_machine(arguments.device)}\n\n{markdown_header(COLUMNS)}", flush=True)
+    results: list[dict[str, Any]] = []
     for pair in arguments.pairs:
-        for seeds in arguments.seeds:
-            for rows in arguments.rows:
-                top_1, verdict = run(arguments.data, pair, rows, seeds, arguments.random_state, arguments.device)
-                curves.setdefault((pair, seeds), []).append(top_1)
-                print(f"| {pair} | {rows} | {seeds} | {top_1:.3f} | {verdict} |", flush=True)
+        loaded = load_pair(arguments.data, pair)
+        x, y = (space.vectors.astype(np.float32) for space in (loaded.x, loaded.y))
+        for share in arguments.share:
+            for seeds in arguments.seeds:
+                for rows in arguments.rows:
+                    setting = {"pair": pair, "rows": rows, "share": share, "seeds": seeds}
+                    found = run(x, y, rows, seeds, share, arguments.random_state, arguments.device)
+                    results.append(setting | found)
+                    print(markdown_row([_cell(value) for value in results[-1].values()]), flush=True)
+                    if arguments.json:
+                        write_json(arguments.json, results)
     if arguments.plot:
-        draw(curves, arguments.rows, arguments.plot)
+        draw(results, arguments.rows, arguments.plot)
 
 
-def run(data: Path, pair: str, rows: int, seeds: int, state: int, device: str) -> tuple[float, str]:
-    """One discovery between disjoint rows: new items in their place, and the verdict on the map."""
-    x, y = loaded(data, pair)
+def run(
+    x: NDArray[np.float32], y: NDArray[np.float32], rows: int, seeds: int, share: float, state: int, device: str
+) -> dict[str, Any]:
+    """One discovery between rows of which so many are shared: new items in their place, pairs, verdict and time."""
     order = np.random.default_rng(state).permutation(len(x))
+    common = round(share * rows)
     unseen, known, rest = order[:UNSEEN], order[UNSEEN : UNSEEN + seeds], order[UNSEEN + seeds :]
-    if len(rest) < 2 * rows:
-        raise SystemExit(f"{pair}: {len(rest)} items are left, which is too few for two times {rows} rows")
-    rows_x, rows_y = np.concatenate([known, rest[:rows]]), np.concatenate([known, rest[rows : 2 * rows]])
+    shared, rest = rest[:common], rest[common:]
+    own = rows - common
+    if len(rest) < 2 * own:
+        raise SystemExit(f"{len(rest)} items are left, which is too few for two times {own} rows")
+    rows_x = np.concatenate([known, shared, rest[:own]])
+    rows_y = np.concatenate([known, shared, rest[own : 2 * own]])
     pairs = np.stack([np.arange(seeds)] * 2, axis=1)
-    discovery = AnchorDiscovery(n_anchors=100, disjoint=True, random_state=state, device=device)
-    discovery.fit(x[rows_x], y[rows_y], pairs)
-    return unseen_top_1(discovery, x[unseen], y[unseen]), discovery.health_.map.verdict
+    discovery = AnchorDiscovery(n_anchors=100, disjoint=not share, random_state=state, device=device)
+    seconds, _ = timed(lambda: discovery.fit(x[rows_x], y[rows_y], pairs))
+    similarity = _unit(discovery.translate(x[unseen])) @ _unit(y[unseen]).T
+    shared_rows = np.arange(seeds, seeds + common)
+    listed = discovery.pairs_[discovery.pairs_[:, 0] >= seeds]
+    right = (listed[:, 0] == listed[:, 1]) & (listed[:, 0] < seeds + common)
+    return {
+        "unseen": float((similarity.argmax(axis=1) == np.arange(UNSEEN)).mean()),
+        "shared right": float((discovery.match_[shared_rows] == shared_rows).mean()) if common else None,
+        "listed": len(listed),
+        "listed right": float(right.mean()) if len(listed) else None,
+        "verdict": f"{discovery.health_.map.verdict} ({discovery.health_.map.score:.2f})",
+        "seconds": seconds,
+    }
 
 
-def draw(curves: dict[tuple[str, int], list[float]], rows: list[int], path: Path) -> None:
-    """A curve for every pair of spaces and number of seeds."""
+def _unit(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:.3f}" if isinstance(value, float) else f"{value}"
+
+
+def draw(results: list[dict[str, Any]], rows: list[int], path: Path) -> None:
+    """A curve for every pair of spaces, share and number of seeds."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6, 4), layout="constrained")
     axes = figure.subplots()
-    for (pair, seeds), values in curves.items():
-        axes.plot(rows, values, marker="o", label=f"{pair}, {seeds} seeds")
-    axes.set(
-        xlabel="rows per space, none in common", ylabel="new items in their place first", ylim=(0, 1), xscale="log"
-    )
+    curves: dict[tuple[str, float, int], list[float]] = {}
+    for result in results:
+        curves.setdefault((result["pair"], result["share"], result["seeds"]), []).append(result["unseen"])
+    for (pair, share, seeds), values in curves.items():
+        axes.plot(rows, values, marker="o", label=f"{pair}, {share:.0%} shared, {seeds} seeds")
+    axes.set(xlabel="rows per space", ylabel="new items in their place first", ylim=(0, 1), xscale="log")
     axes.set_xticks(rows, [f"{count:,}" for count in rows])
     axes.minorticks_off()
     axes.legend()

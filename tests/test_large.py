@@ -19,7 +19,16 @@ from kedge import AnchorDiscovery, Embeddings, InputError, Schedule, load, read_
 from kedge.cli.main import main
 from kedge.estimators.devices import load_space
 from kedge.geometry import center_of, nearest_rotation, normalise, principal_axes, unit
-from kedge.matching import DEFAULT_BUDGET, Problem, balanced, candidates, epsilon_schedule, readings, transport_step
+from kedge.matching import (
+    DEFAULT_BUDGET,
+    Problem,
+    balanced,
+    candidates,
+    epsilon_schedule,
+    readings,
+    transport_step,
+    transport_value,
+)
 from kedge.runs.folder import seal
 from kedge.solving import annealing, attempts, finishing
 from kedge.solving.annealing import anneal
@@ -334,8 +343,8 @@ def test_a_dense_sample_of_few_rows_is_all_of_them(rotated):
 
 
 def test_samples_follow_the_number_of_rows():
-    assert [schedule.sample_size for schedule in schedules_for(0, rows=500)] == [500] * 3
-    assert {schedule.sample_size for schedule in schedules_for(0, rows=10**6)} == {8000, 20_000}
+    assert [schedule.sample_size for schedule in schedules_for(0, rows=500)] == [500] * 5
+    assert {schedule.sample_size for schedule in schedules_for(0, rows=10**6)} == {8000, 20_000, 40_000}
     assert len(schedules_for(0, rows=10**6)) > len(schedules_for(0, rows=500))
     with pytest.raises(InputError, match="parts must be at least 1"):
         Schedule(parts=0)
@@ -362,6 +371,49 @@ def started(problem: Problem) -> torch.Tensor:
 
 def annealed(problem: Problem, schedule: Schedule, log: Log | None = None, hints=None) -> torch.Tensor:
     return anneal(problem, problem.x, problem.y, started(problem), schedule, log or Log(), hints, until_sharp=True)
+
+
+def test_a_round_both_ways_averages_the_cross_moments_of_both_plans(turned):
+    problem, _ = turned
+    x, y, start = problem.x[:400], problem.y, started(problem)
+    no_seeds = problem.seeds_x[:0]
+    some = replace(problem, x=x, seeds_x=no_seeds, seeds_y=no_seeds)
+    schedule = Schedule(anneal_rounds=1, epsilon_start=0.05, epsilon_end=0.05, parts=1, both_ways=True)
+    found = anneal(some, x, y, start, schedule, Log())
+    similarity = unit(x @ start) @ y.T / 0.05
+    forth, back = similarity.softmax(dim=1), similarity.softmax(dim=0)
+    expected = nearest_rotation((x.T @ (forth / len(x) + back / len(y)) @ y).double()).float()
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_parts_both_ways_come_to_what_all_rows_come_to(turned):
+    problem, partner = turned
+    schedule = Schedule(anneal_rounds=24, epsilon_start=0.02, epsilon_end=0.02, parts=1, both_ways=True)
+    rotations = [annealed(problem, replace(schedule, parts=parts)) for parts in (1, 3)]
+    for rotation in rotations:
+        nearest = (unit(problem.x @ rotation) @ problem.y.T).argmax(dim=1)
+        assert (nearest == partner).float().mean() > 0.9
+    torch.testing.assert_close(*rotations, rtol=0, atol=0.05)
+
+
+def test_a_rotation_that_stands_still_is_left_alone(turned):
+    problem, _ = turned
+    schedule = Schedule(anneal_rounds=200, epsilon_start=0.02, epsilon_end=0.02, parts=1, both_ways=True)
+    log = Log()
+    anneal(problem, problem.x, problem.y, started(problem), schedule, log, fade=False, until_still=True)
+    assert 1 < len(log.history) < 100
+
+
+def test_the_value_of_a_plan_is_the_entropic_cost_by_pot(turned):
+    ot = pytest.importorskip("ot")
+    problem, _ = turned
+    x, y = problem.x[:60].double(), problem.y[:80].double()
+    value = transport_value(x, y, 0.05, rounds=500)
+    plan = torch.from_numpy(
+        ot.sinkhorn(np.full(60, 1 / 60), np.full(80, 1 / 80), -(x @ y.T).numpy(), 0.05, numItermax=5000, stopThr=1e-12)
+    )
+    entropy = (plan * (plan * 60 * 80).log()).sum()
+    assert value == pytest.approx(float((plan * (x @ y.T)).sum() - 0.05 * entropy), abs=1e-5)
 
 
 @given(st.integers(1, 20), st.integers(1, 20), st.integers(0, 1000))

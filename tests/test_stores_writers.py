@@ -6,7 +6,6 @@ import json
 import multiprocessing
 import os
 import re
-import signal
 import sys
 from pathlib import Path
 

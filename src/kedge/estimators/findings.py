@@ -29,10 +29,11 @@ from kedge.models.pair_model import PairModel
 from kedge.models.soft_pairs import soft_cross
 from kedge.solving.alignment import Alignment
 from kedge.solving.finishing import PAIRS_PER_DIM
-from kedge.solving.schedule import SOFT_ROWS
 from kedge.solving.steps import Log
 
 _FOLDS = 5
+# Of so many rows of either space soft pairs are taken.
+_MAP_ROWS = 20_000
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,10 @@ def learn_findings(
     model = _fit_shared(problem, rows_x, rows_y, known)
     soft = None
     if judged.answer.verdict != "failed" and _few_found(trusted, confidence):
-        soft = _soft_cross(trusted, nearest_rotation(pair_moments(problem, rows_x, rows_y).cross), generator)
+        start = alignment.rotation
+        if start is None:
+            start = nearest_rotation(pair_moments(problem, rows_x, rows_y).cross)
+        soft = _soft_cross(trusted, start, generator)
     forward = choose_map(problem, rows_x, rows_y, known, centers.y, soft)
     back = choose_map(problem.reversed(), rows_y, rows_x, known, centers.x, None if soft is None else soft.T)
     described = problem.whitened(alignment.whitening)
@@ -151,7 +155,7 @@ def _enough(confidence: Confidence, rows: Tensor, problem: Problem) -> bool:
 
 def _soft_cross(trusted: Problem, start: Tensor, generator: torch.Generator) -> Tensor:
     """On a sample: more rows of one space where there are few of the other."""
-    size = max(SOFT_ROWS, SOFT_ROWS**2 // min(len(trusted.x), len(trusted.y)))
+    size = max(_MAP_ROWS, _MAP_ROWS**2 // min(len(trusted.x), len(trusted.y)))
     return soft_cross(trusted.sample(size, generator), start)
 
 

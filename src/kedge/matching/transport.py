@@ -60,6 +60,19 @@ def transport_step(
     return TransportStep(targets, received, corrected, float(peaks) / len(a))
 
 
+def transport_value(a: Tensor, b: Tensor, epsilon: float, rounds: int, *, budget: int = DEFAULT_BUDGET) -> float:
+    """How close unit rows a (n, d) are to b (m, d): the mean similarity under the entropic plan that so many rounds
+    lead to, less what it costs to be a plan. Larger is closer.
+    """
+    potential = b.new_zeros(len(b))
+    for _ in range(rounds):
+        potential = transport_step(a, b, potential, epsilon, values=b[:, :1], budget=budget).potential
+    total = 0.0
+    for _, block in row_blocks(a, b, budget, scale=1 / epsilon, bias=potential / epsilon):
+        total += float(block.logsumexp(dim=1).double().sum())
+    return epsilon * (total / len(a) - math.log(len(b))) - float(potential.double().mean())
+
+
 def balanced(potential: Tensor, received: Tensor, epsilon: float, step: float = 1.0) -> Tensor:
     """The potential (m,), or a step to it, that gives columns their due; what they received (m,) is in logs."""
     return potential + step * epsilon * (-math.log(len(received)) - received)

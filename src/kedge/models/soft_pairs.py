@@ -17,7 +17,7 @@ from kedge.matching import Problem, transport_step
 PAIRS_PER_ROW = 0.5
 """A row and its soft target count as so many known pairs."""
 
-_ROUNDS, _EPSILON = 4, 0.03
+_ROUNDS, _EPSILON = 4, 0.02
 
 
 def soft_cross(sample: Problem, start: Tensor) -> Tensor:

@@ -15,7 +15,8 @@ class Alignment:
     """The match of all rows that a method ends with.
 
     `whitening` is the strength to which the spaces were whitened when it was found; `free_anchors` (a, dy) are there
-    where the method itself places them; `candidates` are there where only candidates were compared.
+    where the method itself places them; `candidates` are there where only candidates were compared; `rotation` (dx, dy)
+    is there where it and not pairs is what was found, because few items are shared.
     """
 
     match: Match
@@ -23,6 +24,7 @@ class Alignment:
     whitening: float = 0.0
     free_anchors: Tensor | None = None
     candidates: Candidates | None = None
+    rotation: Tensor | None = None
 
 
 class Opinion(Protocol):

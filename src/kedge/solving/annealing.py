@@ -7,6 +7,7 @@ Alternating a transport plan and the rotation that it implies is Wasserstein-Pro
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -19,6 +20,8 @@ from kedge.solving.steps import Log
 
 # Annealing may be over when rows are so sure of their partners, on average: finishing does the rest.
 _SHARP = 0.8
+# It may be over, too, when rows go to the same places round by round: 1 - cosine of one place and the next.
+_STILL = 2e-4
 
 
 def leading_axes(rows: Tensor, rank: int) -> Tensor:
@@ -37,38 +40,96 @@ def anneal(
     *,
     fade: bool = True,
     until_sharp: bool = False,
+    until_still: bool = False,
 ) -> Tensor:
     """A better rotation (kx, ky) between coordinates x (n, kx) and y (m, ky) of the problem's rows.
 
     Each round takes one Sinkhorn step between a part of x that has its turn, rotated, and y at a falling epsilon, and
-    a new rotation from all of x to where the last plans of its parts send it. `hints` (n, k) and (m, k) are shared
-    coordinates that count as similarity too. They and the seeds count less and less, unless they are not to `fade`. It
-    may end early only with `until_sharp`.
+    a new rotation from all of x to where the last plans of its parts send it; `both_ways`, one from a part of y to x
+    besides. `hints` (n, k) and (m, k) are shared coordinates that count as similarity too. They and the seeds count
+    less and less, unless they are not to `fade`. It may end early only with `until_sharp`, or with `until_still`: when
+    the rotation hardly moves any more.
     """
-    count = min(schedule.parts, len(x))
-    parts = [x[turn::count] for turn in range(count)]
-    potential = y.new_zeros(len(y))
-    crosses = torch.zeros(len(parts), x.shape[1], y.shape[1], dtype=torch.float64, device=y.device)
-    received = y.new_full((len(parts), len(y)), -torch.inf)
+    forth = _Plans.none_yet(x, y, schedule.parts)
+    back = _Plans.none_yet(y, x, schedule.parts) if schedule.both_ways else None
     epsilons = epsilon_schedule(schedule.epsilon_start, schedule.epsilon_end, schedule.anneal_rounds)
     for index, epsilon in enumerate(epsilons, start=1):
         # What was known at the start fades: it leads the way, but the match it leads to knows better, and
         # neither a wrong seed nor a misleading fingerprint must have the last word.
         remaining = 1 - (index - 1) / len(epsilons) if fade else 1.0
-        turn = (index - 1) % len(parts)
-        source, target = unit(x[turn::count] @ rotation), y
+        before, turn = rotation, (index - 1) % forth.count
+        source, target = unit(forth.part(x, turn) @ rotation), y
         if hints is not None:
-            source = torch.cat([source, remaining * hints[0][turn::count]], dim=1)
+            source = torch.cat([source, remaining * forth.part(hints[0], turn)], dim=1)
             target = torch.cat([target, remaining * hints[1]], dim=1)
-        plan = transport_step(source, target, potential, epsilon, values=y, budget=problem.budget)
-        # Of the other parts, what was found at their last turn.
-        crosses[turn] = (parts[turn].T @ plan.targets).double()
-        received[turn] = plan.received
-        seen = min(index, len(parts))
-        potential = balanced(potential, received.logsumexp(dim=0) - math.log(seen), epsilon, 1 / seen)
-        scale = len(x) / sum(len(part) for part in parts[:seen])
-        rotation = rotation_with_seeds(scale * crosses.sum(dim=0), x, y, problem, SEED_SHARE * remaining)
-        log.report("anneal", index, len(epsilons), epsilon=epsilon, sharpness=plan.sharpness)
-        if until_sharp and plan.sharpness >= _SHARP:
+        sharpness = forth.step(index, source, target, epsilon, problem.budget)
+        cross = forth.cross(index)
+        if back is not None:
+            turn = (index - 1) % back.count
+            source, target = back.part(y, turn), unit(x @ rotation)
+            if hints is not None:
+                source = torch.cat([source, remaining * back.part(hints[1], turn)], dim=1)
+                target = torch.cat([target, remaining * hints[0]], dim=1)
+            back.step(index, source, target, epsilon, problem.budget)
+            cross = (cross + len(x) / len(y) * back.cross(index).T) / 2
+        rotation = rotation_with_seeds(cross, x, y, problem, SEED_SHARE * remaining)
+        log.report("anneal", index, len(epsilons), epsilon=epsilon, sharpness=sharpness)
+        if until_sharp and sharpness >= _SHARP:
+            break
+        if until_still and index > forth.count and _moved(x, before, rotation) * forth.count < _STILL:
             break
     return rotation
+
+
+def _moved(x: Tensor, before: Tensor, after: Tensor) -> float:
+    """How far a rotation (kx, ky) moves rows x (n, kx) from where the one before sent them: 1 - cosine, over all."""
+    variances = x.square().mean(dim=0)
+    return float(1 - ((before * after).sum(dim=1) * variances).sum() / variances.sum())
+
+
+@dataclass
+class _Plans:
+    """Where plans send rows (n, d), in parts that have their turn one after the other, among others (m, e).
+
+    Of every part what was found at its last turn: the cross moment (d, e) of its rows and their targets, and the log
+    (m,) of what the others received. `potential` (m,) balances the others.
+    """
+
+    rows: Tensor
+    others: Tensor
+    count: int
+    potential: Tensor
+    crosses: Tensor
+    received: Tensor
+
+    @classmethod
+    def none_yet(cls, rows: Tensor, others: Tensor, parts: int) -> _Plans:
+        count = min(parts, len(rows))
+        return cls(
+            rows,
+            others,
+            count,
+            others.new_zeros(len(others)),
+            torch.zeros(count, rows.shape[1], others.shape[1], dtype=torch.float64, device=rows.device),
+            others.new_full((count, len(others)), -torch.inf),
+        )
+
+    def part(self, rows: Tensor, turn: int) -> Tensor:
+        """Those of the rows that have their turn."""
+        return rows[turn :: self.count]
+
+    def step(self, index: int, source: Tensor, target: Tensor, epsilon: float, budget: int) -> float:
+        """One Sinkhorn step from the part whose turn it is, as a source (k, c) seen beside a target (m, c)."""
+        turn = (index - 1) % self.count
+        plan = transport_step(source, target, self.potential, epsilon, values=self.others, budget=budget)
+        self.crosses[turn] = (self.part(self.rows, turn).T @ plan.targets).double()
+        self.received[turn] = plan.received
+        seen = min(index, self.count)
+        received = self.received.logsumexp(dim=0) - math.log(seen)
+        self.potential = balanced(self.potential, received, epsilon, 1 / seen)
+        return plan.sharpness
+
+    def cross(self, index: int) -> Tensor:
+        """The cross moment (d, e) of all rows, estimated by the parts that have had a turn."""
+        seen = sum(len(self.part(self.rows, turn)) for turn in range(min(index, self.count)))
+        return len(self.rows) / seen * self.crosses.sum(dim=0)

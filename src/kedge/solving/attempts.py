@@ -10,6 +10,7 @@ shared, finishing stays soft.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,11 +20,21 @@ import torch
 from torch import Tensor
 
 from kedge.geometry import nearest_rotation, unit
-from kedge.matching import CosineReading, Match, Problem, Reading, draw_rows, nearest_of
+from kedge.matching import (
+    CosineReading,
+    Match,
+    Problem,
+    Reading,
+    draw_rows,
+    nearest_of,
+    transport_step,
+    transport_value,
+)
 from kedge.models.maps.choosing import ENOUGH_KNOWN
 from kedge.models.pair_fitting import fit_model, known_and_found, pair_moments
 from kedge.solving.alignment import Alignment, Judge, Opinion
 from kedge.solving.annealing import anneal, leading_axes
+from kedge.solving.fingerprints import WHITENINGS
 from kedge.solving.finishing import Finished, finish, finish_softly
 from kedge.solving.sampling import dense_sample
 from kedge.solving.schedule import FINISH_ROWS, FINISH_ROWS_OF_X, SOFT_ROWS, Schedule
@@ -38,6 +49,10 @@ _FEW_RECOGNISED = 0.1
 _SURE = 0.8
 # A map that is so good needs no slower way, even if no row recognises another.
 _GOOD = 0.5
+# Profiles of wholly whitened rows say more of which way to start, and mislead as similarities.
+_WHITENINGS_TO_START = (*WHITENINGS, 1.0)
+# Two rotations are compared by how close they bring so many rows, after so many rounds at this epsilon.
+_COMPARED, _COMPARED_ROUNDS, _COMPARED_EPSILON = 8000, 3, 0.02
 # Rows of Y that are included for each row of X, where finishing goes over a part of the rows.
 _LIKELY = 3
 # So many known pairs per dimension determine the model; so does knowing the greater part of a space.
@@ -79,7 +94,7 @@ def solve(
         finished = within.once("finished", Finished, partial(finish, part, reading, rounds, judge, within))
         opinion = judge.judge(part, finished.match)
         within.aside().report("health", number, len(schedules), score=opinion.score)
-        attempts.append(_Attempt(part, finished, opinion, schedule, within))
+        attempts.append(_Attempt(part, reading, finished, opinion, schedule, within))
     return _finish_best(problem, max(attempts, key=_rank), judge, generator, disjoint=disjoint)
 
 
@@ -97,13 +112,15 @@ def _finish_best(
         recognised = judge.judge(part, best.match).recognised
     if disjoint or (recognised < _FEW_RECOGNISED and not _knows_enough(problem)):
         sample = problem.sample(SOFT_ROWS, generator)
-        rotation = _rotation_of(part, best.match)
+        rotation = _closer(sample, _rotation_of(part, best.match), chosen.reading)
         best = log.once("soft", Finished, partial(finish_softly, problem, sample, rotation, judge, log))
     elif part is not problem:
         reading = fit_model(part, *known_and_found(part, best.match))
         rounds = chosen.schedule.finish_rounds
         best = log.once("all", Finished, partial(finish, problem, reading, rounds, judge, log))
-    return Alignment(best.match, best.settled, chosen.schedule.whitening, candidates=best.candidates)
+    return Alignment(
+        best.match, best.settled, chosen.schedule.whitening, candidates=best.candidates, rotation=best.rotation
+    )
 
 
 def _to_finish_on(problem: Problem, some_x: Tensor, reading: Reading) -> Problem:
@@ -124,10 +141,31 @@ def _rotation_of(problem: Problem, match: Match) -> Tensor:
     return nearest_rotation(pair_moments(problem, *known_and_found(problem, match)).cross).float()
 
 
+def _closer(sample: Problem, first: Tensor, reading: Reading) -> Tensor:
+    """A rotation (dx, dy), or the one that a reading implies, if it brings the spaces closer."""
+    if not isinstance(reading, CosineReading):
+        return first
+    x, y = (rows[:: math.ceil(len(rows) / _COMPARED)] for rows in (sample.x, sample.y))
+    potential = y.new_zeros(len(y))
+    for _ in range(_COMPARED_ROUNDS):
+        plan = transport_step(
+            reading.shared_x(x), reading.shared_y(y), potential, _COMPARED_EPSILON, values=y, budget=sample.budget
+        )
+        potential = plan.potential
+    second = nearest_rotation((x.T @ plan.targets).double()).float()
+
+    def value(rotation: Tensor) -> float:
+        mapped = unit(x @ rotation)
+        return transport_value(mapped, unit(y), _COMPARED_EPSILON, _COMPARED_ROUNDS, budget=sample.budget)
+
+    return max(first, second, key=value)
+
+
 class _Attempt(NamedTuple):
-    """Which rows an attempt went over, what it came to, what it tried, and where it reports."""
+    """Which rows an attempt went over, how they were read first, what it came to, what it tried, where it reports."""
 
     part: Problem
+    reading: Reading
     finished: Finished
     opinion: Opinion
     schedule: Schedule
@@ -177,16 +215,22 @@ class _AnnealingGround:
         """Whether another schedule works on the same ground."""
         return all(
             getattr(self.schedule, name) == getattr(schedule, name)
-            for name in ("sample_size", "rank", "fingerprints", "whitening")
+            for name in ("sample_size", "rank", "fingerprints", "whitening", "hints")
         )
 
 
 def _prepare(problem: Problem, schedule: Schedule, generator: torch.Generator, log: Log) -> _AnnealingGround:
-    draw = dense_sample if schedule.fingerprints else Problem.sample
+    draw = dense_sample if schedule.fingerprints and schedule.hints else Problem.sample
     plain = draw(problem, schedule.sample_size, generator)
     sample = plain.whitened(schedule.whitening)
     axes_x, axes_y = (leading_axes(rows, schedule.rank) for rows in (sample.x, sample.y))
-    start = partial(shared_coordinates, sample, with_fingerprints=schedule.fingerprints, log=log)
+    start = partial(
+        shared_coordinates,
+        sample,
+        with_fingerprints=schedule.fingerprints,
+        log=log,
+        whitenings=WHITENINGS if schedule.hints else _WHITENINGS_TO_START,
+    )
     shared = log.once("start", SharedCoordinates, start)
     return _AnnealingGround(schedule, sample, *plain.whitenings(schedule.whitening), axes_x, axes_y, shared)
 
@@ -196,6 +240,6 @@ def _first_reading(ground: _AnnealingGround, schedule: Schedule, log: Log) -> Co
     sample = ground.sample
     x, y = unit(sample.x @ ground.axes_x), unit(sample.y @ ground.axes_y)
     start = rotation_at_start(ground.shared, x, y, sample)
-    hints = (ground.shared.x, ground.shared.y) if schedule.fingerprints else None
+    hints = (ground.shared.x, ground.shared.y) if schedule.fingerprints and schedule.hints else None
     rotation = anneal(sample, x, y, start, schedule, log, hints, until_sharp=True)
     return CosineReading(ground.whitening_x @ ground.axes_x @ rotation, ground.whitening_y @ ground.axes_y)

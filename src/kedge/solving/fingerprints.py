@@ -9,6 +9,7 @@ whiten the lot, so that the few directions in which all profiles differ most do 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -22,19 +23,26 @@ from kedge.solving.steps import Log
 _QUANTILES = 256
 # Quantiles lie denser where similarities are great: there they tell rows apart.
 _DENSITY = 3
-# Profiles are taken of the rows as they are, and of the half-whitened rows, whose Gram matrix is the square
-# root of the original one: leading directions weigh less.
-_WHITENING = (0.0, 0.5)
+WHITENINGS = (0.0, 0.5)
+"""Profiles are taken of the rows as they are, and of the half-whitened rows, whose Gram matrix is the square root of
+the original one: leading directions weigh less.
+"""
+
 _NEIGHBOURS = 50
 _AVERAGES = 2
 _COMPONENTS = 50
 
 
-def fingerprints(x: Tensor, y: Tensor, budget: int, log: Log) -> tuple[Tensor, Tensor]:
-    """Unit rows (n, k) and (m, k) that can be compared across the unit rows x (n, dx) and y (m, dy)."""
+def fingerprints(
+    x: Tensor, y: Tensor, budget: int, log: Log, whitenings: Sequence[float] = WHITENINGS
+) -> tuple[Tensor, Tensor]:
+    """Unit rows (n, k) and (m, k) that can be compared across the unit rows x (n, dx) and y (m, dy).
+
+    Profiles are taken of rows whitened to these strengths.
+    """
     described = []
     for index, rows in enumerate((unit(x), unit(y)), start=1):
-        described.append(_described(rows, budget))
+        described.append(_described(rows, budget, whitenings))
         log.report("fingerprints", index, 2)
     # One basis for both sides, from the covariance of all rows together.
     covariance = torch.stack([(rows.T @ rows).double() / len(rows) for rows in described]).mean(dim=0)
@@ -46,10 +54,10 @@ def fingerprints(x: Tensor, y: Tensor, budget: int, log: Log) -> tuple[Tensor, T
     return left, right
 
 
-def _described(vectors: Tensor, budget: int) -> Tensor:
+def _described(vectors: Tensor, budget: int, whitenings: Sequence[float]) -> Tensor:
     """Standardised profiles of the rows, of their neighbours on average, and of those' neighbours, side by side."""
     profiles = torch.cat(
-        [standardise(similarity_profiles(unit(whiten(vectors, strength)), budget)) for strength in _WHITENING], dim=1
+        [standardise(similarity_profiles(unit(whiten(vectors, strength)), budget)) for strength in whitenings], dim=1
     )
     neighbours = top_k(vectors, vectors, min(_NEIGHBOURS, len(vectors) - 1) + 1, budget=budget)[1]
     levels = [profiles]

@@ -22,8 +22,11 @@ PAIRS_PER_DIM = 2
 counterpart, if not to itself, and many of them say more than a few that are right.
 """
 
-# The soft finish: a rotation only, in so many rounds, from warm to not so cold.
-_SOFT_ROUNDS, _WARM, _COOL = 15, 0.1, 0.04
+# The soft finish: a rotation only, cold from the start (warm rounds forget what annealing has found), until it stands
+# still; at most so many times over all rows. On a CPU, where minutes count, rows take turns, so that a round compares
+# at most so many pairs of rows, and all rounds together so many.
+_SOFT_TURNS, _COOL, _COLD = 60, 0.02, 0.015
+_PAIRS_PER_ROUND, _PAIRS_IN_ALL = 2e8, 1.2e10
 # The hard finish stops when the share of mutual pairs moves by less.
 _SETTLED = 0.002
 # Where fewer rows have the partner that they have among all, candidates are looked for again.
@@ -34,12 +37,14 @@ _MIN_CANDIDATE_RECALL = 0.99
 class Finished:
     """A match of the rows that were gone over, and whether the rounds settled.
 
-    `candidates` are those that were compared, where not all rows were.
+    `candidates` are those that were compared, where not all rows were; `rotation` (dx, dy) is what a soft finish
+    matched by.
     """
 
     match: Match
     settled: bool
     candidates: Candidates | None = None
+    rotation: Tensor | None = None
 
 
 def finish(
@@ -87,9 +92,15 @@ def finish_softly(problem: Problem, sample: Problem, rotation: Tensor, judge: Ju
     """The match by a rotation (dx, dy) that is improved over all axes of a sample, but never by hard pairs.
 
     Where few items are shared, mutual pairs lead to neighbours of counterparts that are not there. A rotation fitted to
-    soft matches averages over such neighbours; anything more flexible, or sharper, learns them by heart.
+    soft matches, both ways, averages over such neighbours; anything more flexible, or sharper, learns them by heart.
     """
-    schedule = Schedule(anneal_rounds=_SOFT_ROUNDS, epsilon_start=_WARM, epsilon_end=_COOL, parts=1)
-    found = anneal(sample, unit(sample.x), unit(sample.y), rotation, schedule, log, fade=False)
+    pairs = len(sample.x) * len(sample.y)
+    parts, turns = 1, _SOFT_TURNS
+    if problem.device.type == "cpu":
+        parts, turns = math.ceil(pairs / _PAIRS_PER_ROUND), min(turns, math.ceil(_PAIRS_IN_ALL / pairs))
+    schedule = Schedule(
+        anneal_rounds=parts * turns, epsilon_start=_COOL, epsilon_end=_COLD, parts=parts, both_ways=True
+    )
+    found = anneal(sample, unit(sample.x), unit(sample.y), rotation, schedule, log, fade=False, until_still=True)
     improved = CosineReading(found, torch.eye(problem.dims[1], dtype=found.dtype, device=found.device))
-    return replace(finish(problem, improved, 1, judge, log), settled=True)
+    return replace(finish(problem, improved, 1, judge, log), settled=True, rotation=found)

@@ -18,8 +18,11 @@ FINISH_ROWS = 15_000
 FINISH_ROWS_OF_X = 8_000
 """Where there are more, so many rows of X are taken, and the rows of Y that may be their counterparts."""
 
-SOFT_ROWS = 10_000
+SOFT_ROWS = 40_000
 """Of at most so many rows of a space the soft finish takes its rotation."""
+
+MAX_RANK = 1024
+"""As many principal axes as there are."""
 
 # With fewer seeds than this, fingerprints help them from the first attempt on.
 _FEW_SEEDS = 10
@@ -33,7 +36,9 @@ class Schedule:
     from `epsilon_start` to `epsilon_end` (in units of cosine similarity); then at most `finish_rounds` rounds on
     everything. `fingerprints` says whether what can be compared without any pair helps the seeds. While it anneals,
     each axis of either space is divided by its deviation to the power `whitening`. With 0 rounds of annealing the seeds
-    alone are what finishing starts from. The rows of X are annealed in `parts`, one after the other, a round each.
+    alone are what finishing starts from. The rows of X are annealed in `parts`, one after the other, a round each;
+    `both_ways`, those of Y are too. Fingerprints count as similarity while it anneals, unless they are only what it
+    starts from (`hints`).
     """
 
     sample_size: int = 8000
@@ -45,6 +50,8 @@ class Schedule:
     fingerprints: bool = False
     whitening: float = 0.0
     parts: int = 2
+    both_ways: bool = False
+    hints: bool = True
 
     def __post_init__(self) -> None:
         for name, minimum in (
@@ -84,12 +91,18 @@ def schedules_for(seeds: int, whiten: float | None = None, rows: int = 0) -> tup
     dense = Schedule(sample_size=few, anneal_rounds=100, fingerprints=True, parts=1)
     slow = replace(dense, sample_size=max(few, min(rows, FINGERPRINT_ROWS)))
     cooler = replace(slow, anneal_rounds=60, epsilon_start=0.07)
+    # Where nothing is shared, fingerprints mislead as similarities, and both ways average over more neighbours.
+    wide = replace(slow, fingerprints=seeds < _FEW_SEEDS, hints=False, both_ways=True)
+    # All rows and all axes know the way from the vaguest start, if nothing is blurred.
+    cold = replace(wide, sample_size=SOFT_ROWS, rank=MAX_RANK, anneal_rounds=120, parts=4)
+    cold = replace(cold, epsilon_start=0.015, epsilon_end=0.015)
+    many = [cold] if rows > FINGERPRINT_ROWS else []
     if seeds >= _FEW_SEEDS:
-        tried = [brief, _half_whitened(brief), dense, slow, _half_whitened(slow), cooler]
+        tried = [brief, _half_whitened(brief), wide, _half_whitened(wide), dense, slow, _half_whitened(slow), cooler]
     elif seeds:
-        tried = [quick, dense, slow, _half_whitened(slow), cooler]
+        tried = [quick, dense, *many, wide, _half_whitened(wide), slow, _half_whitened(slow), cooler]
     else:  # without any, a quick attempt is seldom enough
-        tried = [dense, _half_whitened(dense), slow, _half_whitened(slow), cooler]
+        tried = [dense, _half_whitened(dense), *many, wide, _half_whitened(wide), slow, _half_whitened(slow), cooler]
     tried = list(dict.fromkeys(tried))  # where there are no more rows than are tried first, that was that
     if whiten is None:
         return tuple(tried)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor
 
 from kedge.geometry import nearest_rotation, relative, standardise, unit
 from kedge.matching import Match, Problem, match_csls, transport_step
-from kedge.solving.fingerprints import fingerprints
+from kedge.solving.fingerprints import WHITENINGS, fingerprints
 from kedge.solving.steps import Log
 
 SEED_SHARE = 0.1
@@ -39,11 +40,13 @@ class SharedCoordinates:
     y: Tensor
 
 
-def shared_coordinates(problem: Problem, *, with_fingerprints: bool, log: Log) -> SharedCoordinates:
-    """Similarities to the seeds; or fingerprints, with what seeds there are."""
+def shared_coordinates(
+    problem: Problem, *, with_fingerprints: bool, log: Log, whitenings: Sequence[float] = WHITENINGS
+) -> SharedCoordinates:
+    """Similarities to the seeds; or fingerprints, of rows whitened to these strengths, with what seeds there are."""
     if not with_fingerprints:
         return SharedCoordinates(*_seed_coordinates(problem))
-    prints = fingerprints(problem.x, problem.y, problem.budget, log)
+    prints = fingerprints(problem.x, problem.y, problem.budget, log, whitenings)
     if not len(problem.seeds_x):
         return SharedCoordinates(*prints)
     left, right = (
