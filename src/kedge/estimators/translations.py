@@ -52,10 +52,8 @@ class Translations:
         """Rows of X (t,) and ranks (t,), from 0, of the translations at least so probable, in the order of X."""
         if not 0 <= min_confidence <= 1:
             raise InputError(f"min_confidence must be from 0 to 1, got {min_confidence!r}")
-        found: tuple[NDArray[np.int64], NDArray[np.int64]] = np.nonzero(
-            (self.probability >= np.float32(min_confidence)) & (self.rows >= 0)
-        )
-        return found
+        rows, ranks = np.nonzero((self.probability >= np.float32(min_confidence)) & (self.rows >= 0))
+        return rows.astype(np.int64), ranks.astype(np.int64)
 
 
 def find_translations(
