@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kedge.errors import InputError, did_you_mean
+from kedge.errors import InputError, UnknownKeyError, did_you_mean
 from kedge.spaces.conversion import SpaceLike, as_space
 from kedge.spaces.embeddings import Embeddings
 from kedge.spaces.memory import require_memory
@@ -196,7 +196,8 @@ def _row(where: str, space: Embeddings, name: str, value: str, by: str, *, may_l
         row = space.row_of.get(value)
         if row is None and not may_lack:
             near = did_you_mean(value, space.row_of)
-            raise InputError(f"{where}: {name} ({space.source}) has no key {value!r}{near}")
+            message = f"{where}: {name} ({space.source}) has no key {value!r}{near}"
+            raise UnknownKeyError(message, value, space.source)
         return row
     value = value.strip()
     is_number = value.isascii() and value.isdigit()
