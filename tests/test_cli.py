@@ -30,7 +30,7 @@ from kedge.spaces.pairs import read_table, write_table
 GROUPS = {
     "find pairs and a map": ("demo", "check", "discover", "reproduce"),
     "look at a run": ("report", "explore", "evaluate", "compare", "info", "plot"),
-    "use a run": ("search", "translate", "project", "stitch", "export"),
+    "use a run": ("search", "lexicon", "pairs", "translate", "project", "stitch", "export"),
     "change a model": ("rehearse", "suggest", "migrate", "stores"),
     "make files of vectors": ("encode", "convert"),
 }
@@ -113,7 +113,7 @@ def test_discover_json_and_options(folder, capsys, tmp_path):
     )  # fmt: skip
     assert set(result) == {
         "run", "report", "health", "anchors", "pairs", "expected_precision", "unmatched", "approximate", "whitening",
-        "maps", "doubtful_seeds", "seconds",
+        "maps", "doubtful_seeds", "skipped_seeds", "seconds",
     }  # fmt: skip
     assert result["anchors"] == 3
     assert result["whitening"] == 0
@@ -610,7 +610,8 @@ def bad_vec(path, text):
         ({"x": "2 2\na 1 2\nb 1 nan\n"}, "key 'b' (row 1) has NaN"),
         ({"x": "2 2\na 1 2\nb 0 0\n"}, "key 'b' (row 1) is a zero vector"),
         ({"x": "2 2\na 1 2\na 1 3\n"}, "duplicate key 'a'"),
-        ({"seeds": "x\ty\nwater\tnot-a-word\n"}, "line 2: Y"),
+        ({"seeds": "x\ty\nwater\tnot-a-word\n"}, "none of its 1 lines names a key of X"),
+        ({"seeds": "x\ty\nwater\tnot-a-word\n", "options": ["--strict"]}, "line 2: Y"),
         (
             {"seeds": "water\twater\nmusic\tmusic\n", "options": ["--method", "paper"]},
             "at least 3 distinct pairs, got 2",
@@ -620,7 +621,7 @@ def bad_vec(path, text):
         ({"options": ["--memory", "1K"]}, "memory_budget of 1024 bytes is too small"),
         ({"options": ["--memory", "90000G"]}, "--memory and the spaces: needs about"),
         ({"options": ["--device", "abacus"]}, "device must be"),
-        ({"options": ["--limit", "100"]}, "has no key"),
+        ({"options": ["--limit", "100", "--strict"]}, "but not among its first 100 rows: raise --limit, or omit it"),
         ({"options": ["--init", "random"]}, "no such method"),
     ],
 )

@@ -105,7 +105,7 @@ def test_files_that_are_deleted_during_a_run_do_not_cost_its_result(files, at_fi
 def test_a_file_that_changes_while_it_is_read_is_refused_before_the_work(files, monkeypatch, capsys, name, change):
     from kedge import spaces
 
-    readers = {"seeds": "read_pairs", "anchor_keys": "read_key_list"}
+    readers = {"seeds": "read_dictionary", "anchor_keys": "read_key_list"}
     reader = getattr(spaces, readers.get(name, "read_embeddings"))
     path = files / FILES[name]
 

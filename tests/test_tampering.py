@@ -138,7 +138,7 @@ NAN, INFINITE = float("nan"), float("inf")
         ("history.0.index", None, r"history\[0\].index: must be a whole number, got null"),
         ("timings.fit_seconds", "long", "timings.fit_seconds: must be a number"),
         ("machine", [], "machine: must be an object"),
-        ("format", 4, "format 5 is needed"),
+        ("format", 5, "format 6 is needed"),
     ],
 )
 def test_every_edit_of_run_json_is_refused_by_its_field(run, capsys, path, value, told):
@@ -173,9 +173,9 @@ def test_what_others_have_added_to_run_json_is_theirs(run):
         (lambda text: text.replace('"ridge"', '"kedge": "9", "ridge"'), "'kedge' occurs twice"),
         (lambda text: text.replace('"ridge": ', '"ridge": 1e999, "more": '), "ridge: must be a number"),
         (lambda text: text.replace('"kedge": "', '"kedge": "\\ud800'), "kedge: must be text"),
-        (lambda text: '{"format": 5, "note": ' + "[" * 900 + "]" * 900 + "}", "nested more than|not valid JSON"),
+        (lambda text: '{"format": 6, "note": ' + "[" * 900 + "]" * 900 + "}", "nested more than|not valid JSON"),
         (lambda text: "[" * 100_000, "not valid JSON"),
-        (lambda text: "[]", "format 5 is needed"),
+        (lambda text: "[]", "format 6 is needed"),
         (lambda text: text.encode() + b"\xff", "not valid JSON"),
     ],
 )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 from kedge.cli.output import note, print_json, print_line, print_table
-from kedge.cli.progress import counting_bar, progress_bar
+from kedge.cli.progress import about, counting_bar, progress_bar
 from kedge.errors import InputError
 from kedge.estimators.devices import resolve_device
 from kedge.report import require_matplotlib
@@ -45,7 +46,7 @@ def run_images(arguments: argparse.Namespace) -> int:
 
 
 def _run_retrieval(arguments: argparse.Namespace, name: str, pairs: Sequence[SpacePair]) -> int:
-    with _Bars() as bars:
+    with _Bars(len(pairs) * len(arguments.random_states)) as bars:
         result = reproduce_retrieval(name, pairs, _plan(arguments, bars))
     return _conclude(arguments, result)
 
@@ -58,7 +59,7 @@ def run_reviews(arguments: argparse.Namespace) -> int:
     if (arguments.encoder_x or arguments.encoder_y) and len(arguments.tasks) > 1:
         raise InputError("--encoder-x and --encoder-y are for one task, each has its own languages; add --tasks NAME")
 
-    with _Bars() as bars:
+    with _Bars(len(arguments.tasks) * len(arguments.random_states)) as bars:
 
         def load(name: str) -> StitchingTask:
             bars.close()  # two live displays would write over each other
@@ -110,10 +111,23 @@ class _Bars(ExitStack):
 
     _on_step: OnStep | None = None
 
+    def __init__(self, parts: int) -> None:
+        super().__init__()
+        self._parts, self._begun, self._computed = parts, 0, 0
+        self._since: float | None = None
+
     def begin(self, name: str, finished: bool) -> None:
         """A part begins, or was done before."""
         self.close()
-        note(f"{name}{': done before' if finished else ''}")
+        left = ""
+        if self._since is not None and self._computed and not finished:
+            each = (time.perf_counter() - self._since) / self._computed
+            left = f", {about(each * max(self._parts - self._begun, 1))} left"
+        self._begun += 1
+        note(f"{name}: done before" if finished else f"{name} ({self._begun} of {self._parts}{left})")
+        if not finished:
+            self._since = self._since or time.perf_counter()
+            self._computed += 1
 
     def draw(self, step: Step) -> None:
         """The part makes a step."""

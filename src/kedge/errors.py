@@ -27,6 +27,14 @@ class InputError(KedgeError, ValueError):
     """An argument or a file breaks a rule; the message names it, the rule, what was received and what to do."""
 
 
+class UnknownKeyError(InputError):
+    """A space lacks a key that an argument or a file names: `key`, and the `source` that was read."""
+
+    def __init__(self, message: str, key: str, source: str) -> None:
+        super().__init__(message)
+        self.key, self.source = key, source
+
+
 class OutputError(KedgeError, OSError):
     """Something cannot be written, for example to a full disk: `filename` says what, `strerror` why."""
 

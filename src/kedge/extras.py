@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
 
 from kedge.errors import MissingExtraError
 
@@ -32,8 +35,24 @@ def needing(what: str, *packages: str, install: str, otherwise: str = "") -> Ite
         # Not only ImportError: a torchvision built for another torch fails with a RuntimeError.
         needs = f"{what} {' and '.join(packages)}"
         if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in packages:
-            raise MissingExtraError(f"{needs}: pip install {shlex.join(install.split())}{otherwise}") from error
+            raise MissingExtraError(f"{needs}: {install_command(install)}{otherwise}") from error
         raise MissingExtraError(f"{needs}, which is installed but cannot be imported ({reason_of(error)})") from error
+
+
+def install_command(install: str) -> str:
+    """What to type to install something, such as "kedge[onnx]".
+
+    pip takes `kedge[onnx]` where kedge is installed, from a wheel or from a checkout. A checkout that is only on
+    Python's path is named by its folder.
+    """
+    try:
+        distribution("kedge")
+    except PackageNotFoundError:
+        checkout = Path(__file__).parents[2]
+        if "kedge[" in install and (checkout / "pyproject.toml").is_file():
+            install = re.sub(r"\bkedge(?=\[)", lambda _: str(checkout), install)
+            return f"pip install --editable {shlex.quote(install)}"
+    return f"pip install {shlex.join(install.split())}"
 
 
 def reason_of(error: BaseException) -> str:

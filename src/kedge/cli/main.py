@@ -76,7 +76,7 @@ def _run(parsed: argparse.Namespace) -> int:
         sys.stdout.flush()
         return code
     except KedgeError as error:
-        return fail(str(error))
+        return fail(f"{error}{_beyond_limit(error, parsed)}")
     except (MemoryError, RuntimeError) as error:
         # torch reports exhausted memory, of the machine or of a GPU, as a RuntimeError that says so.
         if isinstance(error, MemoryError) or "memory" in str(error):
@@ -91,6 +91,25 @@ def _run(parsed: argparse.Namespace) -> int:
         # What is written to files is named by who writes it, so that a full disk without a name is where stdout goes.
         named = error.filename or ("standard output" if error.errno in _DISK_IS_FULL else None)
         return fail(f"{named}: {error.strerror}" if named else str(error))
+
+
+def _beyond_limit(error: Exception, parsed: argparse.Namespace) -> str:
+    """What a message adds about an unknown key that a file has, but not among the rows that --limit left."""
+    from kedge.errors import KedgeError, UnknownKeyError
+
+    limit = getattr(parsed, "limit", None)
+    if limit is None or not isinstance(error, UnknownKeyError):
+        return ""
+    from kedge.spaces import read_embeddings
+
+    for given in vars(parsed).values():
+        if str(given) == error.source:
+            try:
+                read_embeddings(given, keys={error.key})
+            except (KedgeError, OSError):
+                return ""
+            return f"; the file has it, but not among its first {limit} rows: raise --limit, or omit it"
+    return ""
 
 
 def fail(message: str) -> int:

@@ -19,7 +19,7 @@ from kedge.cli.escaping import shown, shown_in_json
 from kedge.masking import mask
 
 if TYPE_CHECKING:
-    from kedge.judging.health import Health
+    from kedge.judging.health import Answer, Health
 
 _COLOURS = {"ok": "green", "uncertain": "yellow", "failed": "red"}
 _MAX_WIDTH = 1000
@@ -83,9 +83,14 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 def print_health(health: Health) -> None:
     """Both answers, a line each, and what is shared."""
     for begin, answer in (("Map: ", health.map), ("Pairs: ", health.pairs)):
-        verdict = (answer.verdict.upper(), f"bold {_COLOURS[answer.verdict]}")
-        print_line(begin, verdict, f" ({answer.score:.2f}): {answer.reason}")
+        print_answer(begin, answer)
     print_line(f"In both: {health.overlap}.")
+
+
+def print_answer(begin: str, answer: Answer) -> None:
+    """One answer: its verdict, score and reason."""
+    verdict = (answer.verdict.upper(), f"bold {_COLOURS[answer.verdict]}")
+    print_line(begin, verdict, f" ({answer.score:.2f}): {answer.reason}")
 
 
 def print_page(path: Path) -> None:

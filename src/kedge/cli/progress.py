@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -32,6 +33,10 @@ _LABELS = {
 }
 
 
+# Rows that are compared to see how quick a machine is.
+_TRIAL = (512, 4096)
+
+
 class _Rate(ProgressColumn):
     """How many per second."""
 
@@ -53,6 +58,27 @@ def _bars(console: Console, *more: ProgressColumn) -> Progress:
         disable=not console.is_terminal,
         transient=True,
     )
+
+
+def about(seconds: float) -> str:
+    """A duration for people, such as "about 3 minutes"."""
+    if seconds < 90:
+        return f"about {max(round(seconds, -1), 10):.0f} seconds"
+    return f"about {seconds / 60:.0f} minutes" if seconds < 5400 else f"about {seconds / 3600:.1f} hours"
+
+
+def estimate_seconds(rows_x: int, rows_y: int, dim: int, passes: float, device: str) -> float:
+    """How long it takes to compare all rows with all so many times, by how long this machine takes for some of them."""
+    import torch
+
+    from kedge.estimators.devices import resolve_device
+
+    place = resolve_device(device)
+    a, b = (torch.ones(rows, dim, device=place) for rows in _TRIAL)
+    float((a @ b.T).amax(dim=1).sum())  # the first is slower
+    began = time.perf_counter()
+    float((a @ b.T).amax(dim=1).sum())
+    return passes * (time.perf_counter() - began) * rows_x * rows_y / (_TRIAL[0] * _TRIAL[1])
 
 
 @contextmanager

@@ -34,12 +34,10 @@ def add_gold(parser: argparse.ArgumentParser, *, required: bool) -> None:
     add_pair_reading(parser)
 
 
-def add_known(parser: argparse.ArgumentParser) -> None:
-    """The pairs to rehearse on."""
+def add_known(parser: argparse.ArgumentParser, purpose: str = "texts of which both models have a vector") -> None:
+    """Pairs that are known, and what for: by default to rehearse on."""
     parser.add_argument(
-        "--known",
-        metavar="keys|FILE",
-        help="texts of which both models have a vector: `keys`, where equal keys are the same text, or a pair file",
+        "--known", metavar="keys|FILE", help=f"{purpose}: `keys`, where equal keys are the same item, or a pair file"
     )
 
 

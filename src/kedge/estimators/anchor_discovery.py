@@ -69,7 +69,8 @@ class AnchorDiscovery(FittedDiscovery):
     paper : PaperSettings
         Settings of the paper's optimiser.
     min_confidence : float
-        Mutual pairs that are less probable than this are not listed; their rows have no match.
+        Mutual pairs that are less probable than this are not listed; their rows have no match. A fitted discovery
+        lists others by `with_min_confidence`.
     disjoint : bool
         The spaces are known to have no item in common but the seeds: no pairs are looked for, and the map is found
         without relying on any. Where it is not said, but hardly a row recognises its counterpart, the map is found so
@@ -106,6 +107,8 @@ class AnchorDiscovery(FittedDiscovery):
     anchor_is_seed_ : bool array, shape (a,)
     match_, confidence_ : arrays, shape (n,)
         For every row of X the best candidate in Y, and the probability that it is right.
+    mutual_ : bool array, shape (n,)
+        Whether a row of X is the best candidate of its match too: only such rows can be in pairs.
     pairs_ : int array, shape (p, 2)
         The mutual pairs that are probable enough, surest first; a row in none of them has no match.
     pair_confidence_ : float array, shape (p,)
@@ -242,6 +245,7 @@ class AnchorDiscovery(FittedDiscovery):
         self._learn_sides(given, findings, loaded_x, loaded_y)
         self._name(given.x, given.y)
         self.provenance_ = {}
+        self._spaces = (given.x, given.y)
         return self
 
     def fit_transform(
@@ -307,6 +311,7 @@ class AnchorDiscovery(FittedDiscovery):
         self.seeds_ = np.stack([to_numpy(problem.seeds_x), to_numpy(problem.seeds_y)], axis=1)
         self._seeds_found = to_numpy(findings.seeds_found)
         self.match_, self.confidence_ = partners, probability
+        self.mutual_ = to_numpy(confidence.match.mutual)
         self.pairs_, self.pair_confidence_ = findings.pairs, probability[findings.pairs[:, 0]]
         self.whitening_ = alignment.whitening
         self.health_ = findings.health

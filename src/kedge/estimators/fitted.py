@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
+from html import escape
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kedge.errors import InputError, NotFittedError
+from kedge.estimators.pair_inputs import PairsLike
 from kedge.estimators.parameters import Parameters
 from kedge.extras import needing
 from kedge.judging.health import Health
-from kedge.matching import CandidateRecall
+from kedge.matching import CandidateRecall, Precision
 from kedge.models.maps.protocol import Map
 from kedge.models.pair_model import PairModel
 from kedge.models.side import Side
@@ -26,6 +28,8 @@ from kedge.spaces.embeddings import Embeddings, Key, texts_of
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_PAIRS_SHOWN = 5
 
 
 class FittedDiscovery(Parameters):
@@ -45,6 +49,7 @@ class FittedDiscovery(Parameters):
     seed_rank_: NDArray[np.float64]
     match_: NDArray[np.int64]
     confidence_: NDArray[np.float32]
+    mutual_: NDArray[np.bool_]
     pairs_: NDArray[np.int64]
     pair_keys_: list[tuple[Key, Key]]
     pair_confidence_: NDArray[np.float32]
@@ -60,6 +65,15 @@ class FittedDiscovery(Parameters):
     converged_: bool
     random_state_: int
     provenance_: dict[str, Any]
+    _spaces: tuple[Embeddings, Embeddings]  # until it is saved or pickled: a run does not hold the vectors
+
+    # constructor parameters that what is below looks at
+    method: str
+    center: bool
+    exact: bool
+    memory_budget: int
+    precision: Precision
+    min_confidence: float
 
     def transform(self, vectors: SpaceLike) -> NDArray[np.float32]:
         """Relative coordinates (k, a) of vectors (k, dx) of X, as `x_.relative` gives them: for pipelines."""
@@ -87,10 +101,48 @@ class FittedDiscovery(Parameters):
 
     # -- its tables, and its keys -----------------------------------------------------------------
 
-    def pairs_frame(self) -> pd.DataFrame:
-        """The pairs as a DataFrame of pandas: `x`, `y`, `confidence`; surest first."""
+    def pairs_frame(self, min_confidence: float | None = None) -> pd.DataFrame:
+        """The pairs as a DataFrame of pandas: `x`, `y`, `confidence`; surest first.
+
+        With `min_confidence` all mutual pairs at least so probable, whether or not `pairs_` lists them.
+        """
         self._check_fitted()
-        return self._frame(self.pair_keys_, confidence=self.pair_confidence_)
+        listed = self if min_confidence is None else self.with_min_confidence(min_confidence)
+        return self._frame(listed.pair_keys_, confidence=listed.pair_confidence_)
+
+    def lexicon_frame(
+        self,
+        x: SpaceLike | None = None,
+        y: SpaceLike | None = None,
+        *,
+        top: int = 3,
+        min_confidence: float = 0.5,
+        known: PairsLike = None,
+        device: str = "auto",
+    ) -> pd.DataFrame:
+        """Translations as a DataFrame of pandas: `source`, `target`, `probability` (that it is acceptable), `rank`.
+
+        For each row of X at most `top` rows of Y, if they are at least so probable, best first; a row of Y may be the
+        translation of several. A run that was loaded must be given the spaces it was fitted on. `known` pairs, besides
+        the seeds, calibrate the probabilities.
+        """
+        from kedge.estimators.translations import find_translations
+
+        self._check_fitted()
+        pandas = _pandas()
+        space_x, space_y = self._spaces_or(x, y)
+        found = find_translations(
+            self, space_x, space_y, top=top, known=known, min_confidence=min_confidence, device=device
+        )
+        rows, ranks = found.listed(min_confidence)
+        return pandas.DataFrame(
+            {
+                "source": [space_x.keys[row] for row in rows.tolist()],
+                "target": [space_y.keys[row] for row in found.rows[rows, ranks].tolist()],
+                "probability": found.probability[rows, ranks],
+                "rank": ranks + 1,
+            }
+        )
 
     def anchors_frame(self) -> pd.DataFrame:
         """The anchors as a DataFrame of pandas: `x`, `y`, `confidence`, `seed`."""
@@ -115,6 +167,29 @@ class FittedDiscovery(Parameters):
     def _frame(self, pairs: Sequence[tuple[Key, Key]], **columns: Sequence[Any] | NDArray[Any]) -> pd.DataFrame:
         sides = {"x": [left for left, _ in pairs], "y": [right for _, right in pairs]}
         return _pandas().DataFrame(sides | columns)
+
+    def with_min_confidence(self, min_confidence: float) -> Self:
+        """The same with the mutual pairs that are at least so probable, surest first: no new discovery is needed."""
+        self._check_fitted()
+        if not 0 <= min_confidence <= 1:
+            raise InputError(f"min_confidence must be from 0 to 1, got {min_confidence!r}")
+        keys_x, keys_y = (
+            _keys_of_rows(self.pairs_[:, at], [pair[at] for pair in self.pair_keys_], side.unmatched_keys)
+            for at, side in enumerate((self.x_, self.y_))
+        )
+        rows = np.flatnonzero(self.mutual_ & (self.confidence_ >= np.float32(min_confidence)))
+        place = np.full(len(self.match_), len(self.match_))
+        place[self.pairs_[:, 0]] = np.arange(len(self.pairs_))  # equally sure pairs stay in their order
+        rows = rows[np.lexsort((place[rows], -self.confidence_[rows]))]
+        same = copy(self)
+        same.min_confidence = min_confidence
+        same.pairs_ = np.stack([rows, self.match_[rows]], axis=1)
+        same.pair_confidence_ = self.confidence_[rows]
+        same.pair_keys_ = [(keys_x[left], keys_y[right]) for left, right in same.pairs_.tolist()]
+        for name, keys, paired in (("x_", keys_x, same.pairs_[:, 0]), ("y_", keys_y, same.pairs_[:, 1])):
+            others = np.setdiff1d(np.arange(len(keys)), paired).tolist()
+            setattr(same, name, replace(getattr(self, name), unmatched_keys=tuple(keys[row] for row in others)))
+        return same
 
     def with_text_keys(self) -> Self:
         """The same with the texts of its keys, `str(key)`, as files and pages have them; itself where they are texts.
@@ -158,12 +233,44 @@ class FittedDiscovery(Parameters):
         self.require_spaces(space_x, space_y)
         return self.with_text_keys(), space_x, space_y
 
+    def _spaces_or(self, x: SpaceLike | None, y: SpaceLike | None) -> tuple[Embeddings, Embeddings]:
+        """The spaces that are given, or those of `fit`."""
+        if x is not None and y is not None:
+            return as_space(x, "x"), as_space(y, "y")
+        if x is None and y is None and hasattr(self, "_spaces"):
+            return self._spaces
+        raise InputError("x and y: a run that was loaded does not hold the vectors; give both spaces it was fitted on")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_spaces"}
+
+    def _repr_html_(self) -> str:
+        """How it went, for notebooks: the settings, the answers, what was found and the surest pairs."""
+        title = f"<p><code>{escape(repr(self))}</code></p>"
+        if not self.__sklearn_is_fitted__():
+            return f"{title}<p>Not fitted yet.</p>"
+        shown = zip(self.pair_keys_[:_PAIRS_SHOWN], self.pair_confidence_[:_PAIRS_SHOWN].tolist(), strict=True)
+        rows = "".join(
+            f"<tr><td>{escape(str(left))}</td><td>{escape(str(right))}</td><td>{confidence:.2f}</td></tr>"
+            for (left, right), confidence in shown
+        )
+        counts = f"<p>{len(self.pairs_)} pairs, {len(self.anchors_x_)} anchors, {len(self.seeds_)} seeds.</p>"
+        pairs = f"<table><tr><th>x</th><th>y</th><th>confidence</th></tr>{rows}</table>" if rows else ""
+        return f"{title}{self.health_._repr_html_()}{counts}{pairs}"
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "map_")
 
     def _check_fitted(self) -> None:
         if not self.__sklearn_is_fitted__():
             raise NotFittedError("this AnchorDiscovery is not fitted yet; call fit first")
+
+
+def _keys_of_rows(rows: NDArray[np.int64], keys: Sequence[Key], unmatched: Sequence[Key]) -> list[Key]:
+    """The keys of all rows of a space: of those in pairs (p,), and of the others, which are listed in their order."""
+    others = np.setdiff1d(np.arange(len(keys) + len(unmatched)), rows)
+    listed = [*keys, *unmatched]
+    return [listed[place] for place in np.argsort(np.concatenate([rows, others])).tolist()]
 
 
 def _pandas() -> Any:

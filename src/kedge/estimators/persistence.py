@@ -66,6 +66,7 @@ def contents_of(discovery: AnchorDiscovery) -> RunContents:
         "seed_vectors_y": y.anchors["seeds"],
         "match": discovery.match_,
         "confidence": discovery.confidence_,
+        "mutual": discovery.mutual_,
         "pairs": discovery.pairs_,
         "pair_confidence": discovery.pair_confidence_,
         "directions_x": x.directions,
@@ -115,7 +116,7 @@ def load(folder: str | Path) -> AnchorDiscovery:
     discovery.provenance_ = {name: contents.stored[name] for name in _PROVENANCE if name in contents.stored}
     for name in ("anchors_x", "anchors_y", "anchor_confidence", "anchor_is_seed", "seeds", "seed_is_suspect"):
         setattr(discovery, f"{name}_", arrays[name])
-    for name in ("seed_rank", "match", "confidence", "pairs", "pair_confidence"):
+    for name in ("seed_rank", "match", "confidence", "mutual", "pairs", "pair_confidence"):
         setattr(discovery, f"{name}_", arrays[name])
     model = {name: torch.from_numpy(arrays[name]) for name in ("directions_x", "directions_y", "correlations")}
     discovery.model_ = PairModel(**model, ridge=run.ridge)

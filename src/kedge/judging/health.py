@@ -7,7 +7,8 @@ right as ever, and there is hardly a pair to be found.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from html import escape
 from typing import Any, Literal
 
 from kedge.storage.schema import Share, restore
@@ -37,6 +38,10 @@ class Answer:
     verdict: Verdict
     reason: str
     advice: str
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return f"<p>{_described(self)}</p>"
 
 
 @dataclass(frozen=True)
@@ -84,8 +89,24 @@ class Health:
     agreement: float | None
     mutual: Share
 
+    def _repr_html_(self) -> str:
+        """For notebooks: a line for each answer, and what is shared."""
+        answers = {each.name: getattr(self, each.name) for each in fields(self)}
+        rows = [
+            f"<tr><th>{sentence(name)}</th><td>{_described(answer)}</td></tr>"
+            for name, answer in answers.items()
+            if isinstance(answer, Answer)
+        ]
+        shared = f"<tr><th>In both</th><td>{escape(str(self.overlap))}</td></tr>"
+        return f"<table>{''.join(rows)}{shared}</table>"
+
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Health:
         """From what `asdict` made of one; anything else is an `InputError`."""
         health: Health = restore(Health, stored, "health")
         return health
+
+
+def _described(answer: Answer) -> str:
+    """An answer in HTML."""
+    return f"<b>{answer.verdict}</b> ({answer.score:.2f}): {escape(answer.reason)} {escape(answer.advice)}"

@@ -9,9 +9,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from kedge.matching.blocks import DEFAULT_BUDGET
+from kedge.matching.blocks import DEFAULT_BUDGET, row_blocks
 from kedge.matching.candidates import Candidates, nearest_of
 from kedge.matching.csls import NEIGHBOURS, Match, match_csls, second_margins
+from kedge.matching.neighbours import largest
 
 # Rows whose candidates are side by side in memory at once.
 _ROWS = 2048
@@ -43,6 +44,12 @@ class Comparison(Protocol):
     def second_margins(self, match: Match, rows: Tensor, *, of_y: bool = False) -> Tensor:
         """Margins (k,) that rows (k,) of x, or of y, would have with their second best partner, without the best."""
 
+    def ranked(self, match: Match, k: int) -> tuple[Tensor, Tensor]:
+        """The k best partners of every row of x, best first: similarities less hubness (n, k), and rows of y (n, k).
+
+        Where a row is compared with fewer, the last are -inf and -1.
+        """
+
     def candidate_recall(self, match: Match) -> CandidateRecall | None:
         """How many of a sample of rows have the partner that a comparison with all rows gives them; None if all do."""
 
@@ -66,6 +73,13 @@ class ExactComparison:
         if of_y:
             sides, hubness = sides[::-1], hubness[::-1]
         return second_margins(*sides, rows, *hubness, budget=self.budget)
+
+    def ranked(self, match: Match, k: int) -> tuple[Tensor, Tensor]:
+        """See `Comparison.ranked`."""
+        blocks = row_blocks(self.x, self.y, self.budget, bias=-match.column_hubness)
+        found = [largest(block, min(k, len(self.y))) for _, block in blocks]
+        values = torch.cat([values for values, _ in found]) - match.row_hubness[:, None]
+        return values, torch.cat([columns for _, columns in found])
 
     def candidate_recall(self, match: Match) -> None:
         """See `Comparison.candidate_recall`."""
@@ -94,6 +108,10 @@ class CandidateComparison:
         second = own.rows[rows, 1].long()
         margins = own.values[rows, 1] - torch.maximum(own.values[rows, 2], other.best_besides(second, rows))
         return margins.masked_fill_(second < 0, -torch.inf)
+
+    def ranked(self, match: Match, k: int) -> tuple[Tensor, Tensor]:  # noqa: ARG002 - its hubness is ours
+        """See `Comparison.ranked`."""
+        return self._choices_x.values[:, :k], self._choices_x.rows[:, :k].long()
 
     @cached_property
     def _similarities(self) -> tuple[Tensor, Tensor]:

@@ -104,6 +104,10 @@ class Translator:
             translated[begin : begin + _ROWS] = self._translate(rows[begin : begin + _ROWS])
         return translated.reshape(*given.shape[:-1], target)
 
+    def translate(self, vectors: ArrayLike) -> NDArray[np.float32]:
+        """The same as a call, by the name that a fitted discovery has for it."""
+        return self(vectors)
+
     def _translate(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
         for step in self.steps:
             rows = step(rows)

@@ -12,7 +12,7 @@ from kedge.judging.health import Health
 from kedge.solving.steps import Step
 from kedge.storage.schema import Count, Length, Share, parse_json, restore
 
-FORMAT = 5
+FORMAT = 6
 """Of run folders."""
 
 NAME = "run.json"

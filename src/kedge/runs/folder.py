@@ -206,6 +206,7 @@ def _expected(run: RunDescription) -> dict[str, dict[str, Array]]:
         _MATCH: {
             "match": rows_of(m, n),
             "confidence": Array((n,), minimum=0, maximum=1),
+            "mutual": Array((n,), "BOOL"),
             "pairs": pairs_of(n, m, p),
             "pair_confidence": Array((p,), minimum=0, maximum=1),
         },

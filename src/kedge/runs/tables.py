@@ -108,6 +108,8 @@ def _require_same_rows(folder: Path, arrays: _Arrays) -> None:
     if not same_match or (arrays["confidence"][rows] != arrays["pair_confidence"]).any():
         path = folder / "match.safetensors"
         raise InputError(f"{path}: pairs and pair_confidence must be what match and confidence say of their rows")
+    if not arrays["mutual"][rows].all() or len(np.unique(arrays["match"][arrays["mutual"]])) < arrays["mutual"].sum():
+        raise InputError(f"{folder / 'match.safetensors'}: mutual must name the rows of all pairs, and no match twice")
 
 
 def _require_same_keys(folder: Path, tables: Tables, counts: Counts, arrays: _Arrays) -> None:

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from kedge.errors import InputError, did_you_mean
+from kedge.errors import InputError, UnknownKeyError, did_you_mean
 from kedge.spaces.formats.dense import as_dense
 
 Key: TypeAlias = Any
@@ -141,7 +141,8 @@ class Embeddings:
         for key in keys:
             row = self.row_of.get(key)
             if row is None:
-                raise InputError(f"{self.source}: unknown key {key!r}; {self.describe_keys(key)}")
+                message = f"{self.source}: unknown key {key!r}; {self.describe_keys(key)}"
+                raise UnknownKeyError(message, str(key), self.source)
             found.append(row)
         return np.asarray(found, dtype=np.int64)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from kedge.errors import InputError, did_you_mean
+from kedge.errors import InputError, UnknownKeyError, did_you_mean
 from kedge.spaces.embeddings import Embeddings
 from kedge.spaces.pairs import read_fields
 
@@ -35,7 +35,8 @@ def read_labels(path: str | Path, space: Embeddings, *, complete: bool = True) -
     for where, key, label in _lines(path):
         if key not in space.row_of:
             near = did_you_mean(key, space.row_of)
-            raise InputError(f"{where}: {space.source} has no key {key!r}{near or '; remove that line'}")
+            message = f"{where}: {space.source} has no key {key!r}{near or '; remove that line'}"
+            raise UnknownKeyError(message, key, space.source)
         _add(labels, where, key, label)
     if not labels:
         raise InputError(f"{path}: holds no label")

@@ -1,8 +1,9 @@
 r"""Pairs between two spaces, and tables of them.
 
 A pair file holds two columns: tab-separated (`.tsv`), comma-separated (`.csv`) or, in any other file,
-separated by white space, as bilingual dictionaries are. A first line that reads `x`, `y` is a header and
-chooses the columns of those names; `x_row`, `y_row` says that the file counts rows instead of naming keys.
+separated by white space, as bilingual dictionaries are. A first line that reads `x`, `y` (or `source`,
+`target`, as in a lexicon) is a header and chooses the columns of those names; `x_row`, `y_row` says that the
+file counts rows instead of naming keys.
 In `.tsv` files a tab, line break or backslash inside a key is written `\t`, `\n`, `\r` or `\\`.
 """
 
@@ -18,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kedge.errors import InputError, did_you_mean
+from kedge.errors import InputError, UnknownKeyError, did_you_mean
 from kedge.spaces.conversion import SpaceLike, as_space
 from kedge.spaces.embeddings import Embeddings
 from kedge.spaces.memory import require_memory
@@ -75,7 +76,7 @@ def _read(path: Path, x: SpaceLike, y: SpaceLike, by: str, *, skip_unknown: bool
         raise InputError(f"{path}: holds no pair")
     header = [name.strip().lower() for name in table[0][1]]
     columns = (0, 1)
-    for names, kind in ((("x", "y"), by), (("x_row", "y_row"), "row")):
+    for names, kind in ((("x", "y"), by), (("source", "target"), by), (("x_row", "y_row"), "row")):
         if set(names) <= set(header):
             columns, by = (header.index(names[0]), header.index(names[1])), kind
             table = table[1:]
@@ -195,7 +196,8 @@ def _row(where: str, space: Embeddings, name: str, value: str, by: str, *, may_l
         row = space.row_of.get(value)
         if row is None and not may_lack:
             near = did_you_mean(value, space.row_of)
-            raise InputError(f"{where}: {name} ({space.source}) has no key {value!r}{near}")
+            message = f"{where}: {name} ({space.source}) has no key {value!r}{near}"
+            raise UnknownKeyError(message, value, space.source)
         return row
     value = value.strip()
     is_number = value.isascii() and value.isdigit()

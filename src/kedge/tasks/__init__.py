@@ -1,4 +1,4 @@
-"""What an alignment is for: search across spaces and its evaluation, rehearsal, comparing runs, stitching, export.
+"""What an alignment is for: search, evaluation, a lexicon, rehearsal, comparing runs, stitching, export.
 
 Each task is a module or a folder of its own, and all public names are here. May import `kedge.estimators` and
 everything below it; knows nothing of pages, figures or the command line.
@@ -7,6 +7,7 @@ everything below it; knows nothing of pages, figures or the command line.
 from kedge.tasks.calibration import calibration_error, reliability
 from kedge.tasks.evaluation import SCORE_NAMES, Evaluation, Truth, as_percent, evaluate, gold_by_key
 from kedge.tasks.key_search import Neighbour, search
+from kedge.tasks.lexicon import Lexicon, Translation, make_lexicon
 from kedge.tasks.rehearsal import (
     DIRECTION_NAMES,
     METRIC_NAMES,
@@ -32,6 +33,7 @@ __all__ = [
     "SEARCH_NAMES",
     "DirectionResult",
     "Evaluation",
+    "Lexicon",
     "MLPHead",
     "Neighbour",
     "QueryCluster",
@@ -43,6 +45,7 @@ __all__ = [
     "StitchScores",
     "Stitcher",
     "Suggestion",
+    "Translation",
     "Truth",
     "about_translation",
     "as_percent",
@@ -53,6 +56,7 @@ __all__ = [
     "export_lines",
     "gold_by_key",
     "keys_of_runs",
+    "make_lexicon",
     "neighbour_scores",
     "rehearse",
     "reliability",

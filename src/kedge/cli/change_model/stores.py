@@ -28,6 +28,7 @@ and written nowhere. In a password write @ as %40, # as %23, / as %2F and ? as %
 def run(arguments: argparse.Namespace) -> int:
     """Print the table."""
     from kedge.cli.output import print_json, print_line, print_table
+    from kedge.extras import install_command
     from kedge.spaces.stores import STORE_KINDS
 
     kinds = STORE_KINDS.values()
@@ -39,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
         print_json({"stores": listed, "files": FORMATS})
         return 0
     rows = [
-        (address, "ready" if kind.installed else f"pip install 'kedge[{kind.extra}]'")
+        (address, "ready" if kind.installed else install_command(f"kedge[{kind.extra}]"))
         for kind in kinds
         for address in kind.addresses
     ]

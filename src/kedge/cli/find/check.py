@@ -17,6 +17,8 @@ _MAX_ROWS = 20_000
 _MIN_ROWS = 20
 _ENOUGH_ROWS_PER_DIMENSION = 10
 _ANCHORS = 10
+# How often all rows are compared with all, roughly, and from how many seconds on it is said how long that takes.
+_PASSES, _LONG = 30, 20
 _ADVICE = {
     "ok": (0, "no seeds are needed"),
     "uncertain": (5, "about 5 seeds"),
@@ -60,6 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     limit = min(arguments.limit, _MAX_ROWS)
     x, y = (read_embeddings(path, limit=limit) for path in (arguments.x, arguments.y))
     note(f"{x.source}: {len(x)} x {x.dim}, {y.source}: {len(y)} x {y.dim}")
+    _note_time(x, y, arguments.device)
     health = _quick_attempt(x, y, arguments) if min(len(x), len(y)) >= _MIN_ROWS else None
     if health is None or min(len(x), len(y)) < MIN_ROWS:
         seeds, answer = None, "too few rows to say; give more of both spaces"
@@ -80,6 +83,16 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         _print_answer(described, advice, limit)
     return 0
+
+
+def _note_time(x: Embeddings, y: Embeddings, device: str) -> None:
+    """Say how long it will take, where that is long."""
+    from kedge.cli.output import note
+    from kedge.cli.progress import about, estimate_seconds
+
+    seconds = estimate_seconds(len(x), len(y), min(x.dim, y.dim), _PASSES, device)
+    if seconds >= _LONG:
+        note(f"this takes {about(seconds)} here; --limit 5000 is quicker, and nearly as good")
 
 
 def _quick_attempt(x: Embeddings, y: Embeddings, arguments: argparse.Namespace) -> Health:

@@ -102,6 +102,9 @@ def _add_advanced(group: argparse._ArgumentGroup) -> None:
     """The rest, which is rarely needed."""
     group.add_argument("--seed-format", choices=PAIR_FORMATS, default="keys", help="what the seed file holds (keys)")
     group.add_argument(
+        "--strict", action="store_true", help="refuse lines of unknown keys in the seed file (they are skipped)"
+    )
+    group.add_argument(
         "--anchor-keys",
         metavar="FILE",
         type=Path,
@@ -176,7 +179,8 @@ def _run(arguments: argparse.Namespace) -> int:
     began = time.perf_counter()
     given = _read(arguments)
     x, y = given.x, given.y
-    note(f"{x.source}: {len(x)} x {x.dim}, {y.source}: {len(y)} x {y.dim}, {len(given.seeds) or 'no'} seeds")
+    skipped = f" ({given.skipped} lines skipped, of which a space lacks a key)" if given.skipped else ""
+    note(f"{x.source}: {len(x)} x {x.dim}, {y.source}: {len(y)} x {y.dim}, {len(given.seeds) or 'no'} seeds{skipped}")
     _require_memory(arguments, x, y)
     if arguments.overwrite and not arguments.resume:
         discard(_checkpoint(arguments))
@@ -214,7 +218,7 @@ def _run(arguments: argparse.Namespace) -> int:
     discovery.save(arguments.out, overwrite=arguments.overwrite, extra=extra)
     if keeps_state:
         discard(_checkpoint(arguments))
-    print_discovery(discovery, arguments, len(x), len(y), seconds)
+    print_discovery(discovery, arguments, len(x), len(y), seconds, given.skipped)
     if arguments.report:
         from kedge.report import write_report
 
@@ -231,13 +235,14 @@ class _Given(NamedTuple):
     x: Embeddings
     y: Embeddings
     seeds: Any
+    skipped: int
     anchors: list[str] | None
     described: dict[str, Any]
 
 
 def _read(arguments: argparse.Namespace) -> _Given:
     from kedge.cli.find.provenance import read_described
-    from kedge.spaces import read_embeddings, read_key_list, read_pairs
+    from kedge.spaces import read_dictionary, read_embeddings, read_key_list, read_pairs
 
     described: dict[str, Any] = {}
 
@@ -247,9 +252,13 @@ def _read(arguments: argparse.Namespace) -> _Given:
         return content
 
     x, y = (read(name, read_embeddings, limit=arguments.limit) for name in ("x", "y"))
-    seeds = read("seeds", read_pairs, x, y, by=PAIR_FORMATS[arguments.seed_format]) if arguments.seeds else ()
+    seeds, skipped, by = (), 0, PAIR_FORMATS[arguments.seed_format]
+    if arguments.seeds and arguments.strict:
+        seeds = read("seeds", read_pairs, x, y, by=by)
+    elif arguments.seeds:
+        seeds, skipped, _ = read("seeds", read_dictionary, x, y, by=by)
     anchors = read("anchor_keys", read_key_list) if arguments.anchor_keys else None
-    return _Given(x, y, seeds, anchors, described)
+    return _Given(x, y, seeds, skipped, anchors, described)
 
 
 def _check_outputs(arguments: argparse.Namespace) -> None:

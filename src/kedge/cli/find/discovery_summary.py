@@ -19,7 +19,12 @@ def required_answer(discovery: AnchorDiscovery, arguments: argparse.Namespace) -
 
 
 def print_discovery(
-    discovery: AnchorDiscovery, arguments: argparse.Namespace, rows_x: int, rows_y: int, seconds: float
+    discovery: AnchorDiscovery,
+    arguments: argparse.Namespace,
+    rows_x: int,
+    rows_y: int,
+    seconds: float,
+    skipped_seeds: int = 0,
 ) -> None:
     """Print the result, for people or as JSON, and warn of an unhealthy one."""
     if arguments.json:
@@ -36,6 +41,7 @@ def print_discovery(
                 "whitening": discovery.whitening_,
                 "maps": discovery.map_scores_,
                 "doubtful_seeds": [seed._asdict() for seed in _doubtful_seeds(discovery)],
+                "skipped_seeds": skipped_seeds,
                 "seconds": round(seconds, 2),
             }
         )

@@ -6,7 +6,16 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from kedge.cli.arguments import add_command, add_device, add_limit, add_overwrite, add_rows_shown, add_run, add_spaces
+from kedge.cli.arguments import (
+    add_command,
+    add_device,
+    add_limit,
+    add_overwrite,
+    add_rows_shown,
+    add_run,
+    add_spaces,
+    probability,
+)
 from kedge.cli.page_options import add_labels, add_page, compare_with_gold, read_labels
 from kedge.cli.true_pairs import add_gold, add_known, describe_pairs, read_known
 
@@ -36,6 +45,12 @@ The page needs no network and no other file.""",
     parser.add_argument(
         "--layout", choices=("tsne",), help="draw both spaces by t-SNE too, a minute or more; needs kedge[layout]"
     )
+    parser.add_argument(
+        "--min-confidence",
+        metavar="P",
+        type=probability,
+        help="list the pairs at least this probable (as `kedge discover` did)",
+    )
     add_rows_shown(parser)
     add_device(parser)
     add_limit(parser)
@@ -55,6 +70,8 @@ def run(arguments: argparse.Namespace) -> int:
         require_layout()
     require_free(arguments)
     discovery = load(arguments.run_folder)
+    if arguments.min_confidence is not None:
+        discovery = discovery.with_min_confidence(arguments.min_confidence)
     x, y = (read_embeddings(path, limit=arguments.limit) for path in (arguments.x, arguments.y))
     labels = read_labels(arguments, x, y)
     rehearsal = None

@@ -1,0 +1,103 @@
+"""`kedge lexicon`: the translations of X's rows that are probably acceptable."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from kedge.cli.arguments import (
+    add_command,
+    add_device,
+    add_limit,
+    add_overwrite,
+    add_run,
+    add_spaces,
+    add_spreadsheet_safe,
+    positive,
+    probability,
+)
+from kedge.cli.true_pairs import add_known, add_pair_reading, describe_pairs, read_known
+
+_SHOWN = 5
+
+
+def add_parser(commands: Any) -> None:
+    """Describe the command."""
+    parser = add_command(
+        commands,
+        "lexicon",
+        run,
+        "list the translations of X's rows that are probably acceptable",
+        "List the best few rows of Y for each row of X, with the probability that each is an acceptable translation.",
+        """  kedge lexicon RUN en.vec fr.vec -o lexicon.tsv
+  kedge lexicon RUN en.vec fr.vec -o lexicon.tsv --min-confidence 0.8 --top 1
+  kedge lexicon RUN en.vec fr.vec -o lexicon.tsv --known dictionary.tsv     calibrated by more known pairs
+
+The table has the columns source, target, probability and rank. Unlike the pairs of a run it may list a row of either
+side several times: a word has several translations. It comes from a finished run, and --min-confidence takes no new
+discovery. The probabilities are calibrated by the seeds, each held out in turn, and by --known.""",
+    )
+    add_run(parser)
+    add_spaces(parser)
+    parser.add_argument("-o", "--out", metavar="FILE", type=Path, required=True, help="table to write, tab-separated")
+    add_overwrite(parser)
+    parser.add_argument(
+        "--min-confidence",
+        metavar="P",
+        type=probability,
+        default=0.5,
+        help="list only translations at least this probable (0.5)",
+    )
+    parser.add_argument("--top", metavar="N", type=positive, default=3, help="at most N translations of a row (3)")
+    add_known(parser, purpose="calibrate by these pairs as well")
+    add_pair_reading(parser)
+    add_spreadsheet_safe(parser)
+    add_device(parser)
+    add_limit(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Load, list, write, and print a few of them."""
+    from kedge.cli.output import note, print_answer, print_json, print_line
+    from kedge.cli.output_files import require_free
+    from kedge.estimators import load
+    from kedge.spaces import read_embeddings
+    from kedge.spaces.atomic import require_target
+    from kedge.tasks import make_lexicon
+
+    require_target(arguments.out)
+    require_free(arguments)
+    discovery = load(arguments.run_folder)
+    x, y = (read_embeddings(path, limit=arguments.limit) for path in (arguments.x, arguments.y))
+    known = read_known(arguments, x, y)
+    if known:
+        note(f"known: {describe_pairs(known)}")
+    lexicon = make_lexicon(
+        discovery,
+        x,
+        y,
+        top=arguments.top,
+        min_confidence=arguments.min_confidence,
+        known=known.pairs if known else None,
+        device=arguments.device,
+    )
+    entries = lexicon.write(arguments.out, spreadsheet_safe=arguments.spreadsheet_safe)
+    words = len({entry.source for entry in lexicon.entries()})
+    if arguments.json:
+        print_json(
+            {
+                "out": str(arguments.out),
+                "lexicon": lexicon.answer,
+                "translations": entries,
+                "rows": words,
+                "known": lexicon.translations.known,
+                "known_first": lexicon.translations.known_first,
+            }
+        )
+        return 0
+    print_answer("Lexicon: ", lexicon.answer)
+    print_line(f"{entries} translations of {words} of {len(x)} rows of X in {arguments.out}")
+    for entry in lexicon.surest(_SHOWN):
+        print_line(f"  {entry.source} = {entry.target}  ({entry.probability:.2f})")
+    return 0

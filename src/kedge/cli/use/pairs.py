@@ -1,0 +1,62 @@
+"""`kedge pairs`: the pairs of a run at any confidence, without a new discovery."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from kedge.cli.arguments import add_command, add_overwrite, add_run, add_spreadsheet_safe, probability
+
+
+def add_parser(commands: Any) -> None:
+    """Describe the command."""
+    parser = add_command(
+        commands,
+        "pairs",
+        run,
+        "list the pairs of a run at another confidence",
+        "List the pairs of a run that are at least so probable, without a new discovery.",
+        """  kedge pairs RUN -o sure-pairs.tsv --min-confidence 0.9
+  kedge pairs RUN -o all-pairs.tsv --min-confidence 0      all mutual ones
+
+RUN/pairs.tsv has those of the confidence that `kedge discover` was given. The table has the same columns.""",
+    )
+    add_run(parser)
+    parser.add_argument("-o", "--out", metavar="FILE", type=Path, required=True, help="table to write, tab-separated")
+    add_overwrite(parser)
+    parser.add_argument(
+        "--min-confidence",
+        metavar="P",
+        type=probability,
+        default=0.5,
+        help="list only pairs at least this probable (0.5)",
+    )
+    add_spreadsheet_safe(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Load, choose, write."""
+    from kedge.cli.output import print_json, print_line
+    from kedge.cli.output_files import require_free
+    from kedge.estimators import load
+    from kedge.spaces.atomic import atomic_path, require_target
+    from kedge.spaces.pairs import write_table
+
+    require_target(arguments.out)
+    require_free(arguments)
+    chosen = load(arguments.run_folder).with_min_confidence(arguments.min_confidence)
+    confidences = chosen.pair_confidence_.tolist()
+    lines = (
+        (str(left), str(right), f"{confidence:.4f}")
+        for (left, right), confidence in zip(chosen.pair_keys_, confidences, strict=True)
+    )
+    with atomic_path(arguments.out) as temporary:
+        write_table(temporary, ("x", "y", "confidence"), lines, spreadsheet_safe=arguments.spreadsheet_safe)
+    expected = round(float(chosen.pair_confidence_.mean()), 4) if confidences else None
+    if arguments.json:
+        print_json({"out": str(arguments.out), "pairs": len(confidences), "expected_precision": expected})
+        return 0
+    share = "" if expected is None else f" (about {100 * expected:.0f} % right)"
+    print_line(f"{len(confidences)} pairs{share} in {arguments.out}")
+    return 0

@@ -1,0 +1,198 @@
+"""How probable is it that a candidate is an acceptable translation of a row?
+
+Where an item has several right answers (inflections, synonyms), "which one is *the* counterpart?" has no answer, and
+neither the margin of a match nor the law of `recognition` says anything. So the candidates of a row compete with each
+other only: the one of value v_j, its similarity less hubness, has the probability
+
+    P_j = exp(s v_j) / sum_k exp(s v_k) ,
+
+where rows are read by models that had not seen their pairs (`cross_fitting`). One number, the *sharpness* s, says what
+a lead is worth: the log likelihood ratio of a pair model would need s = 1 if the model were right, and in practice a
+tenth to a half of it is. Three things show it:
+
+- Rivals. If the values of wrong candidates thin out exponentially, as extremes do, a lead of 1/s over them is what
+  chance gives; how fast they thin out above the median of the first candidates is measured.
+- Recognition. Where rows have one counterpart each, as many first candidates are right as rows recognise theirs. Where
+  they have several that is far too few, so that it only counts if it asks for more sharpness than the rivals do.
+- Known pairs: each says which candidate of its row should be probable.
+
+The first two are where the sharpness probably is, the known pairs decide within that, and the probabilities are
+averaged over what remains possible. Where recognition shows that Y lacks the items of some rows, nobody competes too:
+with the value that the best of the wrong candidates would have, by how the later ones fall with their rank.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from kedge.judging.health import OK, UNCERTAIN, Answer, verdict_of
+
+CANDIDATES = 32
+"""The best candidates of a row, which compete with each other."""
+
+# How far from the truth, in units of log s, rivals and recognition were on words and texts.
+_PRIOR_ERROR = 0.3
+_REACH, _STEPS = 2.4, 49
+# Known pairs that are wrong, or whose partner is nowhere near: they say nothing about sharpness.
+_WRONG = 0.05
+# A known pair names one of several right answers, and leads vary more than the law says: it counts for less than one
+# draw by the law. With this, few known pairs calibrate better, on words of one language and of two; many do as well.
+_WORTH = 0.3
+# Quantiles of the first candidates' values above which rivals are looked at, until there are enough of them.
+_LEVELS, _MIN_RIVALS = (0.5, 0.25, 0.1, 0.0), 100
+_SAMPLE = 4000
+_NEGLIGIBLE = 1e-4
+# Candidates from this rank on are taken for wrong.
+_LATER = 8
+# Odds of a row without an acceptable candidate: more are not believed, since overlap counts identical items only, and
+# if fewer rows than this share recognise a counterpart, overlap says little.
+_MAX_ODDS, _RECOGNISED = 2.0, 0.1
+# If fewer of the known pairs than this have their partner among the candidates, the probabilities shrink accordingly.
+_REACHED, _MIN_KNOWN = 0.5, 10
+
+
+@dataclass(frozen=True)
+class Sharpness:
+    """Possible values (g,) of the sharpness, and how probable each of them is (g,).
+
+    `level` is the value of the best candidate that a row without any acceptable one would have, and `odds` are those of
+    such a row against one that has some.
+    """
+
+    values: Tensor
+    weights: Tensor
+    level: float
+    odds: float
+
+    @property
+    def mean(self) -> float:
+        """The expected sharpness."""
+        return float((self.values * self.weights).sum())
+
+    def probabilities(self, ranked: Tensor) -> Tensor:
+        """Probabilities (n, k) that candidates of these values (n, k), best first, are acceptable."""
+        total = torch.zeros_like(ranked)
+        for sharpness, weight in zip(self.values.tolist(), self.weights.tolist(), strict=True):
+            if weight > _NEGLIGIBLE:
+                total += weight * _shares(ranked, sharpness, self.level, self.odds)
+        return total
+
+
+@dataclass(frozen=True)
+class KnownRows:
+    """Rows of which acceptable answers are known: values (s, k) of their candidates, and which are right (s, k)."""
+
+    ranked: Tensor
+    acceptable: Tensor
+
+    @property
+    def count(self) -> int:
+        """How many."""
+        return len(self.ranked)
+
+    @property
+    def first(self) -> int:
+        """How many have a right answer first."""
+        return int(self.acceptable[:, 0].sum()) if self.count else 0
+
+    @property
+    def reached(self) -> float:
+        """The share that has a right answer among the candidates."""
+        return float(self.acceptable.any(dim=1).double().mean()) if self.count else 1.0
+
+    @property
+    def trust(self) -> float:
+        """From 0 to 1: what is left of the probabilities if known pairs are not even among the candidates."""
+        return min(self.reached / _REACHED, 1.0) if self.count >= _MIN_KNOWN else 1.0
+
+
+def learn_sharpness(ranked: Tensor, recognised: float, overlap: float, known: KnownRows, rows_y: int) -> Sharpness:
+    """What a lead is worth, from the values (n, k) of all rows' candidates, best first, and from the known rows.
+
+    `recognised` is the share of the rows that recognise their counterpart, 0 where that is not known; `overlap` the
+    largest share of X's items that Y may have. Y has `rows_y` rows.
+    """
+    sample = ranked[:: max(1, len(ranked) // _SAMPLE)].double()
+    level = _level_of_nobody(sample)
+    odds = 0.0
+    if level is not None:  # what overlap says rests on recognition
+        odds = min((1 - overlap) / max(overlap, 1e-3), _MAX_ODDS) * min(recognised / _RECOGNISED, 1.0)
+    spread = torch.linspace(-_REACH, _REACH, _STEPS, dtype=torch.float64, device=ranked.device)
+    grid = _thinning_rate(sample) * spread.exp()
+    expected = torch.stack([_shares(sample, each, level or 0.0, odds)[:, 0].mean() for each in grid.tolist()])
+    enough = (expected >= recognised).nonzero()
+    center = float(spread[enough[0, 0] if len(enough) else -1].clamp_min(0))
+    log_weights = -0.5 * ((spread - center) / _PRIOR_ERROR).square()
+    if known.count:
+        values = known.ranked.double()
+        for position, sharpness in enumerate(grid.tolist()):
+            right = ((sharpness * values).softmax(dim=1) * known.acceptable).sum(dim=1)
+            log_weights[position] += _WORTH * (_WRONG / rows_y + (1 - _WRONG) * right).log().sum()
+    return Sharpness(grid, log_weights.softmax(dim=0), level or 0.0, odds)
+
+
+def _shares(ranked: Tensor, sharpness: float, level: float, odds: float) -> Tensor:
+    """exp(s v) of each candidate (n, k) as a share of the sum of its row, in which nobody has a place too."""
+    if odds == 0:
+        return (sharpness * ranked).softmax(dim=1)
+    nobody = ranked.new_full((len(ranked), 1), sharpness * level + math.log(odds))
+    return torch.cat([sharpness * ranked, nobody], dim=1).softmax(dim=1)[:, :-1]
+
+
+def _level_of_nobody(ranked: Tensor) -> float | None:
+    """The value that the best of the wrong candidates (n, k) would have, by how the later ones fall with the log of
+    their rank; None where there are too few.
+    """
+    later = ranked[:, _LATER - 1 :]
+    later = later[later.isfinite().all(dim=1)].mean(dim=0)
+    if len(later) < _LATER or not bool(later.isfinite().all()):
+        return None
+    ranks = torch.arange(_LATER, _LATER + len(later), dtype=later.dtype, device=later.device).log()
+    slope = ((ranks - ranks.mean()) * later).sum() / (ranks - ranks.mean()).square().sum()
+    return float(later.mean() - slope * ranks.mean())
+
+
+def _thinning_rate(ranked: Tensor) -> float:
+    """One over the mean excess of the rivals' values above a level that first candidates (n, k) have."""
+    rivals = ranked[:, 1:]
+    for quantile in _LEVELS:
+        level = ranked[:, 0].quantile(quantile)
+        above = rivals[rivals > level]
+        if len(above) >= _MIN_RIVALS:
+            return 1 / max(float((above - level).mean()), 1e-6)
+    # Rivals are nowhere near: what their own values vary by.
+    there = rivals[rivals.isfinite()]
+    spread = float(there.std()) if len(there) > 1 else 1.0
+    return 1 / max(spread, 1e-6)
+
+
+def trust_in(map_answer: Answer) -> float:
+    """From 0 to 1: what the map's verdict leaves of any probability."""
+    return min(max((map_answer.score - UNCERTAIN) / (OK - UNCERTAIN), 0.0), 1.0)
+
+
+def answer_lexicon(probabilities: Tensor, known: KnownRows, map_answer: Answer, min_confidence: float) -> Answer:
+    """Whether the translations, of these probabilities (n, k), are fit for a lexicon."""
+    share = float(probabilities[:, 0].mean())
+    listed = int((probabilities[:, 0] >= min_confidence).sum())
+    basis = "no known pair checks that"
+    if known.count:
+        named = "known pair" if known.count == 1 else "known pairs"
+        basis = f"of {known.count} {named}, held out in turn, {known.first} come first"
+    if map_answer.verdict == "failed":
+        reason = "Nothing can be said of translations while the map is failed."
+        return Answer(min(share, UNCERTAIN / 2), "failed", reason, map_answer.advice)
+    reason = (
+        f"About {share:.0%} of the first translations are acceptable, and {listed} rows have one that is at least "
+        f"{min_confidence:.0%} probable; {basis}."
+    )
+    score = min(share, map_answer.score)
+    verdict = verdict_of(score)
+    advice = "List what is probable enough for you with --min-confidence, and look at a few of the least probable."
+    if verdict != "ok":
+        advice = "Read it as suggestions: give more known pairs, or list only what is very probable."
+    return Answer(score, verdict, reason, advice)
