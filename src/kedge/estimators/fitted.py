@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from itertools import compress
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,18 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+class LinkedPairs(NamedTuple):
+    """Who belongs to whom, as far as a run knows: rows (q, 2), their keys, and confidences (q,), 1 for seeds.
+
+    The first `found` are the found pairs, surest first; the others are the seeds that nothing contradicts.
+    """
+
+    rows: NDArray[np.int64]
+    keys: list[tuple[Key, Key]]
+    confidence: NDArray[np.float32]
+    found: int
+
+
 class FittedDiscovery(Parameters):
     """What `AnchorDiscovery` can do once it is fitted; its text says what the attributes are."""
 
@@ -42,6 +55,7 @@ class FittedDiscovery(Parameters):
     seed_keys_: list[tuple[Key, Key]]
     seed_found_keys_: list[Key]
     seed_is_suspect_: NDArray[np.bool_]
+    seed_opinion_: NDArray[np.str_]
     seed_rank_: NDArray[np.float64]
     match_: NDArray[np.int64]
     confidence_: NDArray[np.float32]
@@ -87,8 +101,19 @@ class FittedDiscovery(Parameters):
 
     # -- its tables, and its keys -----------------------------------------------------------------
 
+    def linked_pairs(self) -> LinkedPairs:
+        """The found pairs, and the seeds that nothing contradicts; no row is in two of them."""
+        kept = self.seed_opinion_ != "contradicted"
+        seed_keys = list(compress(self.seed_keys_, kept))
+        return LinkedPairs(
+            np.concatenate([self.pairs_, self.seeds_[kept]]),
+            self.pair_keys_ + seed_keys,
+            np.concatenate([self.pair_confidence_, np.ones(len(seed_keys), dtype=np.float32)]),
+            len(self.pairs_),
+        )
+
     def pairs_frame(self) -> pd.DataFrame:
-        """The pairs as a DataFrame of pandas: `x`, `y`, `confidence`; surest first."""
+        """The pairs that were found as a DataFrame of pandas: `x`, `y`, `confidence`; surest first."""
         self._check_fitted()
         return self._frame(self.pair_keys_, confidence=self.pair_confidence_)
 
@@ -98,11 +123,10 @@ class FittedDiscovery(Parameters):
         return self._frame(self.anchor_keys_, confidence=self.anchor_confidence_, seed=self.anchor_is_seed_)
 
     def seeds_frame(self) -> pd.DataFrame:
-        """The seeds as a DataFrame of pandas: `x`, `y`, `suspect`, `rank`, `found`."""
+        """The seeds as a DataFrame of pandas: `x`, `y`, `opinion`, `suspect`, `rank`, `found`."""
         self._check_fitted()
-        return self._frame(
-            self.seed_keys_, suspect=self.seed_is_suspect_, rank=self.seed_rank_, found=self.seed_found_keys_
-        )
+        columns = {"opinion": self.seed_opinion_, "suspect": self.seed_is_suspect_, "rank": self.seed_rank_}
+        return self._frame(self.seed_keys_, **columns, found=self.seed_found_keys_)
 
     def unmatched_frame(self) -> pd.DataFrame:
         """The rows without a match as a DataFrame of pandas: `space` ("X" or "Y"), `key`."""
@@ -122,8 +146,9 @@ class FittedDiscovery(Parameters):
         Raises an `InputError` where two keys have one text, such as 1 and "1".
         """
         self._check_fitted()
-        keys_x = [*(left for left, _ in self.pair_keys_), *self.x_.unmatched_keys]
-        keys_y = [*(right for _, right in self.pair_keys_), *self.y_.unmatched_keys]
+        linked = self.linked_pairs().keys
+        keys_x = [*(left for left, _ in linked), *self.x_.unmatched_keys]
+        keys_y = [*(right for _, right in linked), *self.y_.unmatched_keys]
         if all(isinstance(key, str) for keys in (keys_x, keys_y) for key in keys):
             return self
         of_x = dict(zip(keys_x, texts_of(keys_x, "x"), strict=True))

@@ -12,7 +12,7 @@ from kedge.judging.health import Health
 from kedge.solving.steps import Step
 from kedge.storage.schema import Count, Length, Share, parse_json, restore
 
-FORMAT = 5
+FORMAT = 6
 """Of run folders."""
 
 NAME = "run.json"
@@ -47,12 +47,14 @@ class InputFile:
 
 @dataclass(frozen=True)
 class MapScores:
-    """Which map was chosen, of which family, and how it searches."""
+    """Which map was chosen, of which family, and how it searches: on so many held-out pairs, known or found ones."""
 
     family: str
     kind: str
     mrr: Share | None
     overlap: Share | None
+    tested: Count
+    by_known: bool
 
 
 @dataclass(frozen=True)

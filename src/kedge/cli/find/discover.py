@@ -144,7 +144,10 @@ def _add_advanced(group: argparse._ArgumentGroup) -> None:
         help="memory for temporaries, e.g. 500M or 2G (256M)",
     )
     group.add_argument(
-        "--require", choices=("map", "pairs"), default="map", help="what must be ok for exit code 0 (map)"
+        "--require",
+        choices=("searching", "pairs"),
+        default="searching",
+        help="what it must be ok for, for exit code 0 (searching)",
     )
     group.add_argument("--ignore-verdict", action="store_true", help="exit with 0 whatever the verdicts are")
 

@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     if arguments.json:
         print_json(
-            {"out": str(arguments.out), "map": discovery.health_.map.verdict, "pairs": discovery.health_.pairs.verdict}
+            {"out": str(arguments.out)} | {use: answer.verdict for use, answer in discovery.health_.answers.items()}
         )
     else:
         print_page(arguments.out)
