@@ -83,8 +83,8 @@ def learn_findings(
     suspects = suspect_seeds(problem, closer) & map_is_ok
     contradicted = suspects | (contradicted_seeds(problem, closer) & map_is_ok)
     judged = judge_by_known(problem, judged, centers)
-    trusted, upheld = problem.without_seeds(suspects), problem.without_seeds(contradicted)
-    seeds = upheld.seeds_x, upheld.seeds_y
+    trusted, certain = problem.without_seeds(suspects), problem.without_seeds(contradicted)
+    seeds = certain.seeds_x, certain.seeds_y
     confidence = measure_confidence(problem, honest, alignment.match.partner, seeds, judged, log, disjoint=disjoint)
     if _probable_suffice(trusted, confidence):  # what is listed is what a model of the probable pairs reads
         candidates = honest.candidates
@@ -94,6 +94,9 @@ def learn_findings(
         guesses = log.once("best", Match, best).partner
         honest = cross_fitted(problem, rows_x, rows_y, generator, candidates=candidates)
         confidence = measure_confidence(problem, honest, guesses, seeds, judged, log.within("best"), disjoint=disjoint)
+    seeds_found = confidence.unaided.partner[problem.seeds_x]
+    contradicted &= seeds_found != problem.seeds_y
+    upheld = problem.without_seeds(contradicted)
     pairs = _found_pairs(upheld, confidence, min_confidence)
 
     rows_x, rows_y, known = _to_learn_from(trusted, confidence)
@@ -116,7 +119,6 @@ def learn_findings(
     health = answer_all(
         trusted, alignment, judged, confidence, sureness, forward, len(problem.seeds_x), disjoint=disjoint
     )
-    seeds_found = confidence.unaided.partner[problem.seeds_x]
     opinions = name_opinions(seeds_found == problem.seeds_y, contradicted, known=map_is_ok)
     return Findings(
         health, confidence, pairs, suspects, opinions, closer, seeds_found, model, forward, back, free, snapped

@@ -21,7 +21,6 @@ _FEW = 0.5
 _RANK = 0.1
 # A search serves if a row's partner is the first or second answer, or if half of the ten nearest are the partner's.
 _SEARCH_OK, _SEARCH_UNCERTAIN = 0.5, 0.25
-_VERDICTS: tuple[Verdict, ...] = ("failed", "uncertain", "ok")
 _SEARCH_ADVICE = {
     "ok": "Search with translated vectors; `kedge rehearse` measures it with your own queries.",
     "uncertain": "Measure it with your own queries first (`kedge rehearse`), or give more known pairs.",
@@ -77,27 +76,29 @@ def answer_searching(judged: Judgement, chosen: ChosenMap) -> Answer:
     score = max(chosen.mrr or 0.0, chosen.overlap or 0.0)
     verdict: Verdict = "ok" if score >= _SEARCH_OK else "uncertain" if score >= _SEARCH_UNCERTAIN else "failed"
     if chosen.by_known:
-        return Answer(score, verdict, f"{measured}.", _SEARCH_ADVICE[verdict], f"{chosen.tested} held-out known pairs")
+        return Answer(
+            score, verdict, f"{measured}.", _SEARCH_ADVICE[verdict], f"{chosen.tested:,} held-out known pairs"
+        )
     reason, basis = answer.reason, "too few rows" if judged.closeness is None else "random starts"
     if judged.significant:
         basis, seen = "recognition", judged.recognition
         if answer.verdict == "ok":
             reason = f"About {seen.share:.0%} of {seen.rows_x:,} rows of X recognise their counterpart."
-    advice = _SEARCH_ADVICE["ok"] if answer.verdict == "ok" else answer.advice
+    if answer.verdict != "ok":  # what was found says nothing
+        return replace(answer, reason=reason, basis=basis)
     if chosen.mrr is None:
-        return replace(answer, reason=reason, basis=basis, advice=advice)
-    reason, basis = f"{reason} {measured}.", f"{basis}; {chosen.tested} held-out found pairs"
-    if _VERDICTS.index(verdict) >= _VERDICTS.index(answer.verdict):
-        return replace(answer, reason=reason, basis=basis, advice=advice)
-    return Answer(min(score, answer.score), verdict, reason, _SEARCH_ADVICE[verdict], basis)
+        return replace(answer, reason=reason, basis=basis, advice=_SEARCH_ADVICE["ok"])
+    reason, basis = f"{reason} {measured}.", f"{basis}; {chosen.tested:,} held-out found pairs"
+    score = answer.score if verdict == "ok" else min(score, answer.score)
+    return Answer(score, verdict, reason, _SEARCH_ADVICE[verdict], basis)
 
 
 def _describe_search(chosen: ChosenMap) -> str:
     kind = "known" if chosen.by_known else "found"
     mrr, overlap = chosen.mrr or 0.0, chosen.overlap or 0.0
     return (
-        f"Of {chosen.tested} {kind} pairs, held out in turn, a translated row finds its partner with MRR {mrr:.2f}, "
-        f"and {overlap:.0%} of the partner's ten neighbours"
+        f"Of {chosen.tested:,} {kind} pairs, held out in turn, a translated row finds its partner with MRR {mrr:.2f}, "
+        f"and {overlap:.0%} of the ten rows that the partner has nearest"
     )
 
 

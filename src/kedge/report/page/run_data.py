@@ -42,13 +42,14 @@ def data_of(
     keys_x, keys_y, pairs = projection.keys_x, projection.keys_y, projection.pairs
     groups = {"label": groups_by_label(labels, keys_x, keys_y)} if labels else {}
     groups["cluster"] = groups_by_cluster(discovery, x.take(sample.rows_x), y.take(sample.rows_y))
-    judge, found = gold.truth.judge if gold else None, len(discovery.pairs_)
+    judge = gold.truth.judge if gold else None
+    found = sample.pair_numbers[sample.pair_numbers < len(discovery.pairs_)]
     return {
         "keys": [keys_x, keys_y],
         "pairs": pairs,
-        "confidence": _rounded(discovery.pair_confidence_[sample.pair_numbers[sample.pair_numbers < found]]),
+        "confidence": _rounded(discovery.pair_confidence_[found]),
         "texts": texts and [[texts.of("x", key) for key in keys_x], [texts.of("y", key) for key in keys_y]],
-        "right": [judge(pair) for pair in zip(keys_x[:pairs], keys_y, strict=False)] if judge else None,
+        "right": [judge(pair) for pair in zip(keys_x[: len(found)], keys_y, strict=False)] if judge else None,
         "views": [
             {"name": view, "places": as_whole_numbers(places, shared=view != VIEWS[0])}
             for view, places in projection.views.items()
