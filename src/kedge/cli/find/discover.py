@@ -22,7 +22,7 @@ from kedge.cli.arguments import (
     whitening,
 )
 from kedge.cli.exit_codes import EXIT_NOT_PASSED
-from kedge.cli.page_options import add_page
+from kedge.cli.page_options import add_page, read_row_texts
 from kedge.cli.signals import was_interrupted
 
 if TYPE_CHECKING:
@@ -221,7 +221,8 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.report:
         from kedge.report import write_report
 
-        write_report(arguments.report, discovery, x, y, run=str(arguments.out))
+        texts = read_row_texts(arguments, x, y)
+        write_report(arguments.report, discovery, x, y, texts=texts, run=str(arguments.out))
         if not arguments.json:
             print_page(arguments.report)
     passed = required_answer(discovery, arguments).verdict == "ok"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kedge.cli.arguments import add_command, add_device, add_limit, add_overwrite, add_rows_shown, add_run, add_spaces
-from kedge.cli.page_options import add_labels, add_page, compare_with_gold, read_labels
+from kedge.cli.page_options import add_labels, add_page, compare_with_gold, read_labels, read_row_texts
 from kedge.cli.true_pairs import add_gold, add_known, describe_pairs, read_known
 
 
@@ -69,6 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
         gold=compare_with_gold(arguments, discovery, x, y),
         rehearsal=rehearsal,
         labels=labels,
+        texts=read_row_texts(arguments, x, y),
         layout=arguments.layout is not None,
         run=str(arguments.run_folder),
         max_rows=arguments.rows,
