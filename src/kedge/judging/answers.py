@@ -22,8 +22,8 @@ _RANK = 0.1
 # A search serves if a row's partner is the first or second answer, or if half of the ten nearest are the partner's.
 _SEARCH_OK, _SEARCH_UNCERTAIN = 0.5, 0.25
 _SEARCH_ADVICE = {
-    "ok": "Search with translated vectors; `kedge rehearse` measures it with your own queries.",
-    "uncertain": "Measure it with your own queries first (`kedge rehearse`), or give more known pairs.",
+    "ok": "Search with translated vectors; kedge rehearse measures it with your own queries.",
+    "uncertain": "Measure it with your own queries first (kedge rehearse), or give more known pairs.",
     "failed": "Do not search with it: give more known pairs, or more rows of both spaces.",
 }
 
