@@ -86,14 +86,15 @@ def learn_findings(
     trusted, certain = problem.without_seeds(suspects), problem.without_seeds(contradicted)
     seeds = certain.seeds_x, certain.seeds_y
     confidence = measure_confidence(problem, honest, alignment.match.partner, seeds, judged, log, disjoint=disjoint)
-    if _probable_suffice(trusted, confidence):  # what is listed is what a model of the probable pairs reads
+    if _probable_suffice(trusted, confidence):  # once more, by what the probable pairs teach
         candidates = honest.candidates
         del honest  # as large as both spaces
         rows_x, rows_y, _ = _to_learn_from(trusted, confidence)
         best = partial(_match_by_all, problem, rows_x, rows_y, candidates)
         guesses = log.once("best", Match, best).partner
         honest = cross_fitted(problem, rows_x, rows_y, generator, candidates=candidates)
-        confidence = measure_confidence(problem, honest, guesses, seeds, judged, log.within("best"), disjoint=disjoint)
+        again = measure_confidence(problem, honest, guesses, seeds, judged, log.within("best"), disjoint=disjoint)
+        confidence = max(confidence, again, key=_expected_right)
     seeds_found = confidence.unaided.partner[problem.seeds_x]
     contradicted &= seeds_found != problem.seeds_y
     upheld = problem.without_seeds(contradicted)
@@ -123,6 +124,15 @@ def learn_findings(
     return Findings(
         health, confidence, pairs, suspects, opinions, closer, seeds_found, model, forward, back, free, snapped
     )
+
+
+def _expected_right(confidence: Confidence) -> float:
+    """How many of the probable pairs are right, by their own account.
+
+    Where nearly all mutual pairs are right, leaving the improbable ones out costs more than it gains.
+    """
+    sureness = confidence.paired[confidence.match.pairs()[0].cpu().numpy()]
+    return float(sureness[sureness >= PROBABLE].sum())
 
 
 def _match_by_all(problem: Problem, rows_x: Tensor, rows_y: Tensor, candidates: Candidates | None) -> Match:
