@@ -7,14 +7,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 import kedge
 from kedge import AnchorDiscovery
 from kedge.cli.main import main
 from kedge.judging.answers import answer_searching
+from kedge.judging.confidence import Confidence
 from kedge.judging.health import Answer
 from kedge.judging.judge import Judgement
+from kedge.judging.known_calibration import held_to_known
 from kedge.judging.recognition import Recognition
+from kedge.matching import DEFAULT_BUDGET, Match, Problem
 from kedge.models.maps.choosing import ChosenMap
 from kedge.spaces.pairs import read_table, write_table
 from kedge.spaces.stores import DOCUMENT, Batch, Description, as_address, open_store
@@ -100,6 +104,25 @@ def test_recall_is_over_what_was_to_be_found(fitted, words):
     result = evaluate(fitted, *words, gold_by_key(*words), complete=True, device="cpu")
     assert result.pairs_recall == sum(left == right for left, right in fitted.pair_keys_) / (2000 - 15)
     assert evaluate(fitted, *words, seeds, complete=False, device="cpu").pairs_precision is None  # none were found
+
+
+@pytest.mark.parametrize(
+    ("seeds", "right", "expected"), [(100, 92, 0.9), (100, 50, 0.5), (40, 10, 0.9), (100, 0, 0.005)]
+)
+def test_many_known_pairs_can_show_that_confidence_is_too_high(seeds, right, expected):
+    """400 rows that are all in mutual pairs of confidence .9, as stated; seeds come out right as often as is said."""
+    rows = torch.arange(400)
+    unaided = Match(rows.clone(), torch.linspace(0.1, 1, 400), torch.zeros(400), torch.zeros(400))
+    unaided.partner[right:seeds] = rows[right:seeds].roll(1) if right < seeds else unaided.partner[right:seeds]
+    paired = np.full(400, 0.9, dtype=np.float32)
+    paired[:seeds] = 1.0
+    stated = Confidence(unaided, paired, 0.9, unaided, Recognition(360.0, 5.0, 400, 400), 1.0, None)
+    nothing = torch.zeros(400, 2)
+    problem = Problem(nothing, nothing, rows[:seeds], rows[:seeds], DEFAULT_BUDGET)
+    held = held_to_known(stated, problem)
+    np.testing.assert_allclose(held.paired[seeds:], expected, atol=0.005)
+    assert (held.paired[:seeds] == 1).all()  # given, whatever the others are worth
+    assert held.minimum == pytest.approx(expected, abs=0.005)
 
 
 # -- verdicts are for a use -----------------------------------------------------------------------

@@ -20,6 +20,7 @@ from kedge.judging.confidence import Confidence, measure_confidence
 from kedge.judging.doubtful_seeds import rows_closer, suspect_seeds
 from kedge.judging.health import Health
 from kedge.judging.judge import Judgement
+from kedge.judging.known_calibration import held_to_known
 from kedge.judging.recognition import MIN_ROWS, PROBABLE
 from kedge.judging.seed_opinions import contradicted_seeds, name_opinions
 from kedge.matching import Candidates, Match, Problem, compare, held, read_y
@@ -95,6 +96,7 @@ def learn_findings(
         honest = cross_fitted(problem, rows_x, rows_y, generator, candidates=candidates)
         again = measure_confidence(problem, honest, guesses, seeds, judged, log.within("best"), disjoint=disjoint)
         confidence = max(confidence, again, key=_expected_right)
+    confidence = held_to_known(confidence, trusted)
     seeds_found = confidence.unaided.partner[problem.seeds_x]
     contradicted &= seeds_found != problem.seeds_y
     upheld = problem.without_seeds(contradicted)
