@@ -30,18 +30,20 @@ def main(case_file: str, answer_file: str) -> None:
     else:
         back = discovery.translate(case["queries_y"], back=True)
     answers = {"map": discovery.health_.map, "pairs": discovery.health_.pairs}
+    seeds = set(map(tuple, case["seeds"].tolist()))  # which were among the pairs, some time ago
+    found = [number for number, pair in enumerate(discovery.pairs_.tolist()) if tuple(pair) not in seeds]
     description = {
         "package": str(Path(kedge.__file__).parent),
         "seconds": seconds,
-        "pair_keys": [list(map(str, pair)) for pair in discovery.pair_keys_],
+        "pair_keys": [list(map(str, discovery.pair_keys_[number])) for number in found],
         "verdicts": {name: answer.verdict for name, answer in answers.items()},
         "scores": {name: float(answer.score) for name, answer in answers.items()},
     }
     np.savez(
         answer_file,
         description=json.dumps(description),
-        pairs=discovery.pairs_,
-        pair_confidence=discovery.pair_confidence_,
+        pairs=discovery.pairs_[found],
+        pair_confidence=discovery.pair_confidence_[found],
         confidence=discovery.confidence_,
         match=discovery.match_,
         forth=discovery.translate(case["queries_x"]),

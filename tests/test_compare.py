@@ -62,7 +62,7 @@ def judged(run, map_verdict, pairs_verdict):
     other = copy(run)
     answers = {
         name: replace(getattr(run.health_, name), verdict=verdict, score=scores[verdict])
-        for name, verdict in (("map", map_verdict), ("pairs", pairs_verdict))
+        for name, verdict in (("searching", map_verdict), ("pairs", pairs_verdict))
     }
     other.health_ = replace(run.health_, **answers)
     return other
@@ -71,18 +71,18 @@ def judged(run, map_verdict, pairs_verdict):
 @pytest.fixture(scope="module")
 def run(rotated_small):
     return AnchorDiscovery(n_anchors=20, device="cpu").fit(
-        *rotated_small, [(f"r{row}", f"R{row}") for row in range(15)]
+        *rotated_small, [(f"r{row}", f"R{row}") for row in range(120, 135)]
     )
 
 
 @pytest.fixture(scope="module")
 def rotated_small():
-    """Two spaces of 120 rows, the second the first rotated; its rows are in another order."""
+    """Two spaces of 135 rows, the second the first rotated; its rows are in another order."""
     from conftest import rotated_spaces
 
-    x, y = rotated_spaces(n=120)
-    order = np.random.default_rng(1).permutation(120)
-    return Embeddings([f"r{row}" for row in range(120)], x), Embeddings([f"R{row}" for row in order], y[order])
+    x, y = rotated_spaces(n=135)
+    order = np.random.default_rng(1).permutation(135)
+    return Embeddings([f"r{row}" for row in range(135)], x), Embeddings([f"R{row}" for row in order], y[order])
 
 
 def test_all_pairs_are_found_to_begin_with(run):
@@ -205,12 +205,14 @@ def test_runs_over_other_spaces_are_refused_or_reported(run):
     with pytest.raises(InputError, match="at least two runs are needed"):
         compare_runs({"a": run})
     other = copy(run)
-    other.pair_keys_ = [(f"other {left}", right) for left, right in run.pair_keys_]
+    other.pair_keys_, other.seed_keys_ = (
+        [(f"other {left}", right) for left, right in pairs] for pairs in (run.pair_keys_, run.seed_keys_)
+    )
     with pytest.raises(InputError, match="b: its X and that of a have no key in common"):
         compare_runs({"a": run, "b": other})
     other.pair_keys_ = [(left if row < 100 else f"other {left}", right)
                         for row, (left, right) in enumerate(run.pair_keys_)]  # fmt: skip
-    assert compare_runs({"a": run, "b": other}).remarks == ("X has 120 keys in a and 120 in b; 100 are in both.",)
+    assert compare_runs({"a": run, "b": other}).remarks == ("X has 135 keys in a and 135 in b; 100 are in both.",)
 
 
 @pytest.mark.thorough
@@ -221,6 +223,7 @@ def test_a_million_pairs_are_compared(run):
     large.pairs_ = np.stack([rows, rows], axis=1)
     large.pair_keys_ = [(f"x{row}", f"y{row}") for row in rows]
     large.pair_confidence_ = np.linspace(1, 0.5, len(rows), dtype=np.float32)
+    large.seeds_, large.seed_keys_, large.seed_opinion_ = run.seeds_[:0], [], run.seed_opinion_[:0]
     with_unmatched(large, [], [])
     moved = copy(large)
     moved.pair_keys_ = [*large.pair_keys_[:-2], ("x999998", "y999999"), ("x999999", "y999998")]
@@ -252,7 +255,7 @@ def test_compare_prints_tables_and_which_to_trust(folders, capsys):
     assert main(["compare", *folders]) == 0
     out = capsys.readouterr().out
     lines = {line.split("  ")[0]: line for line in reversed(out.splitlines())}
-    assert lines["run"].split()[:4] == ["run", "map", "pairs", "found"]
+    assert lines["run"].split()[:4] == ["run", "searching", "pairs", "found"]
     assert lines[one].endswith("1.5")
     assert "98.3% of 120" in out
     assert f"X of {bad} was read from another file (x.npz) than X of {one}." in out
@@ -270,7 +273,7 @@ def test_compare_as_json(folders, capsys):
     assert result["trust"]["run"] == folders[0]
     assert result["trust"]["for"] == "pairs"
     assert [run["name"] for run in result["runs"]] == folders
-    assert result["runs"][0]["map"]["verdict"] == "ok"
+    assert result["runs"][0]["searching"]["verdict"] == "ok"
     assert result["runs"][0]["inputs"]["x"]["sha256"] == "a" * 64
     assert result["runs"][0]["gold"] is None
     assert len(result["between"]) == 6

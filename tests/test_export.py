@@ -266,10 +266,10 @@ def test_export_tells_what_was_written(fitted, runs, tmp_path, capsys):
 def test_export_warns_of_a_map_that_is_not_right(fitted, tmp_path, capsys):
     doubted = copy.copy(fitted)
     answer = replace(fitted.health_.map, verdict="uncertain", reason="Nobody knows.")
-    doubted.health_ = replace(fitted.health_, map=answer)
+    doubted.health_ = replace(fitted.health_, searching=answer)
     doubted.save(tmp_path / "run")
     assert run("export", tmp_path / "run", "-o", tmp_path / "map.npz", "--scale", "raw") == 0
-    assert capsys.readouterr().err == "kedge: the map of this run is uncertain: Nobody knows.\n"
+    assert capsys.readouterr().err == "kedge: for searching this run is uncertain: Nobody knows.\n"
 
 
 def test_export_replaces_a_file_only_if_asked_to(runs, tmp_path, capsys):

@@ -243,7 +243,9 @@ def test_small_files_need_no_number_of_anchors(small_files, tmp_path, capsys):
 
 
 def test_numbers_as_keys_are_given_back(numbered):
-    assert {(left, right) for left, right in numbered.pair_keys_} == set(zip(NUMBERS_X, NUMBERS_Y, strict=True))
+    everything = list(zip(NUMBERS_X, NUMBERS_Y, strict=True))
+    assert set(numbered.pair_keys_) == set(everything[SEEDS:])
+    assert set(numbered.linked_pairs().keys) == set(everything)
     assert all(type(key) is int for pair in numbered.anchor_keys_ for key in pair)
     assert numbered.seed_found_keys_ == NUMBERS_Y[:SEEDS]
     assert len(numbered.anchors_x_) == ROWS  # 300 by default, but there are not as many
@@ -276,7 +278,9 @@ def test_numbers_as_keys_are_texts_in_files_and_on_pages(numbered, tmp_path):
 def test_tasks_take_tables_and_runs_with_texts(numbered, tmp_path):
     numbered.save(tmp_path / "run")
     known = {NUMBERS_X[row]: NUMBERS_Y[row] for row in range(SEEDS, 60)}
-    truth = Truth(*(as_space(frame, "frame") for frame in FRAMES), np.array([[0, 0], [1, 2]]), complete=True)
+    truth = Truth(
+        *(as_space(frame, "frame") for frame in FRAMES), np.array([[SEEDS, SEEDS], [SEEDS + 1, 2]]), complete=True
+    )
     for discovery in (numbered, kedge.load(tmp_path / "run")):
         assert search(discovery, *FRAMES, [1042], k=1)[1042][0].key == 5042
         assert {suggestion.key for suggestion in suggest(discovery, *FRAMES, 100)} == set(NUMBERS_Y[SEEDS:])
@@ -411,7 +415,7 @@ def test_tables_of_what_was_found(numbered):
     assert list(pairs.columns) == ["x", "y", "confidence"]
     assert list(zip(pairs.x, pairs.y, strict=True)) == numbered.pair_keys_
     assert numbered.anchors_frame().seed.sum() == SEEDS
-    assert numbered.seeds_frame().columns.tolist() == ["x", "y", "suspect", "rank", "found"]
+    assert numbered.seeds_frame().columns.tolist() == ["x", "y", "opinion", "suspect", "rank", "found"]
     assert numbered.unmatched_frame().columns.tolist() == ["space", "key"]
     assert rows_of(pairs, FRAMES) == numbered.pairs_.tolist()  # a table of pairs serves as seeds
     with pytest.raises(NotFittedError, match="call fit first"):

@@ -47,8 +47,8 @@ def test_health_says_what_it_measured(fitted):
     health = fitted.health_
     assert (health.map.verdict, health.pairs.verdict) == ("ok", "ok")
     assert health.recognised > 0.95
-    assert f"About {health.recognised:.0%} of the rows recognise their counterpart" in health.pairs.reason
-    assert f"{len(fitted.pairs_)} pairs are listed" in health.pairs.reason
+    assert f"about {health.recognised:.0%} of all other rows recognise their counterpart" in health.pairs.reason
+    assert f"{len(fitted.pairs_):,} pairs found besides the 15 seeds" in health.pairs.reason
     assert health.mutual == pytest.approx(len(fitted.pairs_) / len(fitted.match_), abs=0.02)
     assert health.closeness is None  # rows that recognise each other are proof enough
     for interval in (health.overlap.x, health.overlap.y):

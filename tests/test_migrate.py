@@ -147,11 +147,11 @@ def test_a_map_that_is_not_right_carries_nothing(words, run_files, shop, tmp_pat
     folder = tmp_path / "run"
     kedge.load(run_files[0]).save(folder)
     described = json.loads((folder / "run.json").read_text())
-    described["health"]["map"] |= {"verdict": "failed", "score": 0.0}
+    described["health"]["searching"] |= {"verdict": "failed", "score": 0.0}
     (folder / "run.json").write_text(json.dumps(described))
     seal(folder)
     assert run("migrate", shop, f"parquet:{tmp_path / 'new'}", "--run", folder) == 2
-    assert "the verdict on its map is failed" in capsys.readouterr().err
+    assert "for searching it is failed" in capsys.readouterr().err
     assert run("migrate", shop, f"parquet:{tmp_path / 'new'}", "--run", folder, "--ignore-verdict") == 0
 
 

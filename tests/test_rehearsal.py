@@ -266,7 +266,7 @@ def test_an_estimate_says_what_it_is_worth(turned):
     assert held_out.meaningful
     assert held_out.caveat == "Measured by the discovery on seeds that it held out."
     wrong = copy(discovery)
-    wrong.health_ = replace(wrong.health_, map=replace(wrong.health_.map, verdict="uncertain"))
+    wrong.health_ = replace(wrong.health_, searching=replace(wrong.health_.map, verdict="uncertain"))
     assert rehearse(wrong, x, y, device="cpu").held_out.meaningful  # the seeds are enough
     wrong.seed_is_suspect_ = np.arange(60) < 11
     result = rehearse(wrong, x, y, device="cpu")
@@ -390,7 +390,7 @@ def test_an_estimate_is_called_so(files, turned, tmp_path, capsys):
     assert told["held_out"]["meaningful"] is True
     assert told["judged"]["value"] is None
     wrong = copy(turned[0])
-    wrong.health_ = replace(wrong.health_, map=replace(wrong.health_.map, verdict="failed"))
+    wrong.health_ = replace(wrong.health_, searching=replace(wrong.health_.map, verdict="failed"))
     wrong.seed_is_suspect_ = np.arange(60) < 11
     wrong.save(tmp_path / "wrong")
     assert call(tmp_path / "wrong", *files[1:], "--fail-under", "0.1") == 3

@@ -63,6 +63,8 @@ def test_with_no_item_in_common_the_map_is_a_soft_one_and_translates_unseen_rows
         "kind": "soft whiten-rotate-recolor",
         "mrr": None,
         "overlap": None,
+        "tested": 0,
+        "by_known": False,
     }
     assert discovery.map_scores_["map_back"]["kind"] == "soft whiten-rotate-recolor"
     index = y.vectors[y.rows(unseen)]

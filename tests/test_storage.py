@@ -91,16 +91,16 @@ def test_files_are_readable_by_other_tools(run, fitted):
     assert list(anchors[0]) == ["x", "y", "confidence", "seed"]
     assert sum(row["seed"] == "1" for row in anchors) == 15
     seeds = read_table(run / "seeds.tsv")
-    assert list(seeds[0]) == ["x", "y", "suspect", "rank", "found"]
+    assert list(seeds[0]) == ["x", "y", "opinion", "suspect", "rank", "found"]
     assert all(float(row["rank"]) >= 1 for row in seeds)
     pairs = read_table(run / "pairs.tsv")
     assert list(pairs[0]) == ["x", "y", "confidence"]
     confidences = [float(row["confidence"]) for row in pairs]
     assert confidences == sorted(confidences, reverse=True)
     description = json.loads((run / "run.json").read_text())
-    assert description["format"] == 5
+    assert description["format"] == 6
     assert description["kedge"] == kedge.__version__
-    assert description["health"]["map"]["verdict"] == "ok"
+    assert description["health"]["searching"]["verdict"] == "ok"
     assert description["settings"]["n_anchors"] == 100
     assert description["iterations"] == len(description["history"]) == fitted.n_iter_
 
@@ -141,7 +141,7 @@ def test_damaged_runs_are_named(run, tmp_path):
     with pytest.raises(InputError, match="not valid JSON"):
         kedge.load(run)
     (run / "run.json").write_text("{}")
-    with pytest.raises(InputError, match="format 5 is needed"):
+    with pytest.raises(InputError, match="format 6 is needed"):
         kedge.load(run)
 
 

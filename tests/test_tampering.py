@@ -52,7 +52,8 @@ def states(originals, tmp_path) -> Path:
 
 def assert_sound(found: AnchorDiscovery) -> None:
     """What every discovery that is used must be."""
-    n, m = len(found.match_), len(found.pairs_) + len(found.y_.unmatched_keys)
+    linked = found.linked_pairs()
+    n, m = len(found.match_), len(linked.rows) + len(found.y_.unmatched_keys)
     for name, rows in (("match_", m), ("anchors_x_", n), ("anchors_y_", m)):
         assert ((getattr(found, name) >= 0) & (getattr(found, name) < rows)).all(), name
     for name in ("confidence_", "pair_confidence_", "anchor_confidence_"):
@@ -60,7 +61,8 @@ def assert_sound(found: AnchorDiscovery) -> None:
     for answer in (found.health_.map, found.health_.pairs):
         assert 0 <= answer.score <= 1
         assert answer.verdict in ("ok", "uncertain", "failed")
-    assert len({x for x, _ in found.pair_keys_} | set(found.x_.unmatched_keys)) == n
+    assert len({x for x, _ in linked.keys} | set(found.x_.unmatched_keys)) == n
+    assert set(found.seed_opinion_.tolist()) <= {"agrees", "near", "contradicted", "unknown"}
     for array in (found.map_.matrix, found.map_back_.matrix, found.y_.anchors["free"], found.seed_rank_):
         assert np.isfinite(array).all()
     assert np.isfinite(found.translate(np.eye(8, dtype=np.float32))).all()
@@ -113,12 +115,12 @@ NAN, INFINITE = float("nan"), float("inf")
         ("inputs.x.sha256", 5, "inputs.x.sha256: must be text, got 5"),
         ("inputs", 5, "inputs: must be an object, got 5"),
         ("health", None, "health: must be an object, got null"),
-        ("health.map.score", 7, "health.map.score: must be a number from 0 to 1, got 7"),
-        ("health.map.score", NAN, "not valid JSON .NaN is no number"),
+        ("health.searching.score", 7, "health.searching.score: must be a number from 0 to 1, got 7"),
+        ("health.searching.score", NAN, "not valid JSON .NaN is no number"),
         (
-            "health.map.verdict",
+            "health.searching.verdict",
             "fine",
-            "health.map.verdict: must be 'ok' or 'uncertain' or 'failed', got \"fine\"",
+            "health.searching.verdict: must be 'ok' or 'uncertain' or 'failed', got \"fine\"",
         ),
         ("health.pairs.reason", ["a"], "health.pairs.reason: must be text, got a list"),
         ("health.overlap.x.low", INFINITE, "not valid JSON .Infinity is no number"),
@@ -251,7 +253,7 @@ def test_a_tensor_file_that_claims_more_than_it_holds_is_refused(run):
             r"pairs.tsv: has \(.*'7.0000'\) where",
         ),
         ("pairs", lambda lines: [lines[0], lines[1][:-6] + "nan", *lines[2:]], "pairs.tsv: has .*'nan'"),
-        ("pairs", lambda lines: [lines[0], lines[2], lines[1], *lines[3:]], "anchors.tsv|seeds.tsv|pairs.tsv"),
+        ("pairs", lambda lines: [lines[0], lines[-1], *lines[2:-1], lines[1]], "anchors.tsv|seeds.tsv|pairs.tsv"),
         ("pairs", lambda lines: [lines[0], lines[1], lines[1], *lines[3:]], "unmatched.tsv: must name the"),
         ("pairs", lambda lines: lines[:-1], "pairs.tsv: must have .* rows, as run.json says"),
         ("pairs", lambda lines: [line.rpartition("\t")[0] for line in lines], "pairs.tsv: must begin with the columns"),
@@ -259,6 +261,7 @@ def test_a_tensor_file_that_claims_more_than_it_holds_is_refused(run):
         ("pairs", lambda lines: [], "pairs.tsv: must begin with the columns x, y, confidence"),
         ("anchors", lambda lines: [lines[0].replace("x", "z"), *lines[1:]], "anchors.tsv: must begin with the columns"),
         ("anchors", lambda lines: [lines[0], "56" + lines[1][1:], *lines[2:]], "anchors.tsv: has"),
+        ("seeds", lambda lines: [lines[0], lines[1].replace("agrees", "near"), *lines[2:]], "seeds.tsv: has .*'near'"),
         ("seeds", lambda lines: [lines[0], lines[1] + "9", *lines[2:]], "seeds.tsv: found must be keys of Y, got"),
         ("unmatched", lambda lines: [*lines, "Z\tnobody"], "unmatched.tsv: "),
         ("unmatched", lambda lines: [*lines, "Y\tnobody"], "unmatched.tsv: must name the .* rows of Y"),

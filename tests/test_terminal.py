@@ -146,7 +146,7 @@ def test_no_command_prints_data_as_they_are(command, as_json, run_folder, tmp_pa
 def test_a_run_of_somebody_else_cannot_forge_its_verdict(run_folder, spaces, tmp_path, capsys):
     copy = shutil.copytree(run_folder, tmp_path / "copy")
     about = json.loads((copy / "run.json").read_text())
-    for answer in ("map", "pairs"):
+    for answer in ("searching", "pairs"):
         about["health"][answer]["reason"] = f"\x1b[2Jgood\n{FORGED} [bold]yes[/bold] [/]"
         about["health"][answer]["advice"] = f"\x1b]0;x\x07\n{FORGED}"
     (copy / "run.json").write_text(json.dumps(about))

@@ -3,7 +3,7 @@
 >>> import kedge
 >>> x, y = kedge.read_embeddings("x.vec"), kedge.read_embeddings("y.npz")
 >>> discovery = kedge.AnchorDiscovery(n_anchors=300).fit(x, y, kedge.read_pairs("seeds.tsv", x, y))
->>> discovery.health_.map.verdict, discovery.pair_keys_[:3]
+>>> discovery.health_.searching.verdict, discovery.pair_keys_[:3]
 
 Names load what they need when first used, so that `import kedge` and `kedge --help` are quick.
 """

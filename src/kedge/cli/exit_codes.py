@@ -7,7 +7,7 @@ EXIT_NOT_PASSED = 3
 EXIT_INTERRUPTED = 130
 
 NOT_PASSED = {
-    "discover": "the map, or with --require pairs the pairs, is not ok",
+    "discover": "it is not ok for searching, or with --require pairs for pairs",
     "compare": "no run can be trusted",
     "rehearse": "a metric is below --fail-under",
     "migrate": "the target does not hold what it should",

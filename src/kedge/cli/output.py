@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kedge.cli.escaping import shown, shown_in_json
+from kedge.judging.health import sentence
 from kedge.masking import mask
 
 if TYPE_CHECKING:
@@ -81,16 +82,17 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def print_health(health: Health) -> None:
-    """Both answers, a line each, and what is shared."""
-    for begin, answer in (("Map: ", health.map), ("Pairs: ", health.pairs)):
-        print_answer(begin, answer)
+    """An answer for each use, a line each with what it rests on, and what is shared."""
+    for use, answer in health.answers.items():
+        print_answer(f"{sentence(use)}: ", answer)
     print_line(f"In both: {health.overlap}.")
 
 
 def print_answer(begin: str, answer: Answer) -> None:
-    """One answer: its verdict, score and reason."""
+    """One answer: its verdict, its reason, and what it rests on."""
     verdict = (answer.verdict.upper(), f"bold {_COLOURS[answer.verdict]}")
-    print_line(begin, verdict, f" ({answer.score:.2f}): {answer.reason}")
+    basis = f" [by {answer.basis}]" if answer.basis else ""
+    print_line(begin, verdict, f". {answer.reason}{basis}")
 
 
 def print_page(path: Path) -> None:

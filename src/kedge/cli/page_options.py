@@ -10,7 +10,7 @@ from kedge.cli.true_pairs import describe_pairs, read_gold
 
 if TYPE_CHECKING:
     from kedge.estimators import AnchorDiscovery
-    from kedge.report import GoldComparison
+    from kedge.report import GoldComparison, RowTexts
     from kedge.spaces import Embeddings
 
 
@@ -38,6 +38,19 @@ def read_labels(arguments: argparse.Namespace, x: Embeddings, y: Embeddings) -> 
     labelled = [sum(key in labels for key in space.keys) for space in (x, y)]
     note(f"labels: of {labelled[0]} of {len(x)} rows of X and {labelled[1]} of {len(y)} of Y")
     return labels
+
+
+def read_row_texts(arguments: argparse.Namespace, x: Embeddings, y: Embeddings) -> RowTexts | None:
+    """What rows say, where X or Y is a store that keeps texts."""
+    from kedge.report import RowTexts
+    from kedge.spaces.stores import as_address, is_address
+    from kedge.spaces.stores.spaces import read_texts
+
+    of_x, of_y = (
+        read_texts(as_address(name), space.keys) if is_address(name) else {}
+        for name, space in ((arguments.x, x), (arguments.y, y))
+    )
+    return RowTexts(of_x, of_y) if of_x or of_y else None
 
 
 def compare_with_gold(

@@ -110,10 +110,15 @@ class AnchorDiscovery(FittedDiscovery):
     mutual_ : bool array, shape (n,)
         Whether a row of X is the best candidate of its match too: only such rows can be in pairs.
     pairs_ : int array, shape (p, 2)
-        The mutual pairs that are probable enough, surest first; a row in none of them has no match.
+        The mutual pairs that were found and are probable enough, surest first; seeds are not among them. A row that is
+        in none of them, nor in a seed that nothing contradicts, has no match.
     pair_confidence_ : float array, shape (p,)
+    seed_opinion_ : array of str, shape (s,)
+        What the run, read without the seed itself, thinks of each: it "agrees", the seed's partner is "near" (among the
+        ten nearest rows or the nearest hundredth of all), or the seed is "contradicted"; "unknown" where the map is not
+        ok. What is contradicted is no pair: its rows have the partners that were found.
     seed_is_suspect_ : bool array, shape (s,)
-        Seeds that look wrong: the rest of the spaces contradicts them, and they are not used as anchors.
+        Seeds that look wrong: the rest of the spaces contradicts them so much that they are set aside.
     seed_rank_ : float array, shape (s,)
         The rank that a seed's rows have among all rows for each other, 1 at best; the mean over both directions.
     anchor_keys_, pair_keys_, seed_keys_ : lists of (x key, y key)
@@ -130,8 +135,8 @@ class AnchorDiscovery(FittedDiscovery):
     whitening_ : float
         The strength to which the spaces were whitened.
     health_ : Health
-        Whether it worked, judged without labels: `health_.map` and `health_.pairs` each have a score, a verdict, a
-        reason and advice, and `health_.overlap` says what the spaces share.
+        Whether it worked, for what: `health_.searching` and `health_.pairs` each have a score, a verdict, a reason,
+        advice and what they rest on (`basis`), and `health_.overlap` says what the spaces share.
     candidate_recall_ : CandidateRecall or None
         Where rows were compared with candidates only: how many of a sample have the partner that they have among all.
     history_ : tuple of Step
@@ -146,7 +151,7 @@ class AnchorDiscovery(FittedDiscovery):
     --------
     >>> discovery = AnchorDiscovery(n_anchors=300, random_state=0)
     >>> discovery.fit(x, y, seeds=[("cat", "chat"), ...])
-    >>> discovery.health_.map.verdict, discovery.health_.pairs.verdict
+    >>> discovery.health_.searching.verdict, discovery.health_.pairs.verdict
     ('ok', 'ok')
     """
 
@@ -304,9 +309,10 @@ class AnchorDiscovery(FittedDiscovery):
         partners = to_numpy(confidence.match.partner)
         probability = confidence.of(np.arange(len(partners)), partners)
         self.anchors_x_, self.anchors_y_ = to_numpy(anchors), to_numpy(findings.snapped_anchors)
-        self.anchor_is_seed_ = to_numpy(problem.without_seeds(findings.suspects).seed_partners(anchors) >= 0)
+        contradicted = torch.from_numpy(findings.opinions == "contradicted").to(anchors.device)
+        self.anchor_is_seed_ = to_numpy(problem.without_seeds(contradicted).seed_partners(anchors) >= 0)
         self.anchor_confidence_ = confidence.of(self.anchors_x_, self.anchors_y_)
-        self.seed_is_suspect_ = to_numpy(findings.suspects)
+        self.seed_is_suspect_, self.seed_opinion_ = to_numpy(findings.suspects), findings.opinions
         self.seed_rank_ = to_numpy(findings.closer) + 1
         self.seeds_ = np.stack([to_numpy(problem.seeds_x), to_numpy(problem.seeds_y)], axis=1)
         self._seeds_found = to_numpy(findings.seeds_found)
@@ -352,8 +358,9 @@ class AnchorDiscovery(FittedDiscovery):
         self.pair_keys_ = _key_pairs(x, y, self.pairs_)
         self.seed_keys_ = _key_pairs(x, y, self.seeds_)
         self.seed_found_keys_ = [y.keys[row] for row in self._seeds_found.tolist()]
-        self.x_ = replace(self.x_, unmatched_keys=_keys_without(x, self.pairs_[:, 0]))
-        self.y_ = replace(self.y_, unmatched_keys=_keys_without(y, self.pairs_[:, 1]))
+        matched = self.linked_pairs().rows
+        self.x_ = replace(self.x_, unmatched_keys=_keys_without(x, matched[:, 0]))
+        self.y_ = replace(self.y_, unmatched_keys=_keys_without(y, matched[:, 1]))
 
     def _open_checkpoint(self, given: FitInputs, device: torch.device, generator: torch.Generator) -> Checkpoint | None:
         """Where finished stages are kept; it may hold those of an unfinished fit of the same spaces, to go on with."""

@@ -7,6 +7,7 @@ probable and touch no row of a seed.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -14,13 +15,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from kedge.geometry import nearest_rotation
-from kedge.judging.answers import answer_both, judge_by_known
+from kedge.judging.answers import answer_all, judge_by_known
 from kedge.judging.confidence import Confidence, measure_confidence
 from kedge.judging.doubtful_seeds import rows_closer, suspect_seeds
 from kedge.judging.health import Health
 from kedge.judging.judge import Judgement
+from kedge.judging.known_calibration import held_to_known
 from kedge.judging.recognition import MIN_ROWS, PROBABLE
-from kedge.matching import Problem, held, read_y
+from kedge.judging.seed_opinions import contradicted_seeds, name_opinions
+from kedge.matching import Candidates, Match, Problem, compare, held, read_y
 from kedge.models.anchors import place_free_anchors, snap
 from kedge.models.cross_fitting import cross_fitted
 from kedge.models.maps.choosing import ENOUGH_KNOWN, Centers, ChosenMap, choose_map
@@ -40,8 +43,9 @@ _MAP_ROWS = 20_000
 class Findings:
     """What a run has learned.
 
-    `pairs` (p, 2) are those that are probable enough, surest first; `suspects` (s,) is a mask of the seeds that look
-    wrong, `closer` (s,) how many rows are closer to a seed's than they to each other, `seeds_found` (s,) what was found
+    `pairs` (p, 2) are those found that are probable enough, surest first, without the seeds; `suspects` (s,) is a mask
+    of the seeds that look so wrong that nothing is learned from them, `opinions` (s,) are what the run thinks of each
+    seed, `closer` (s,) how many rows are closer to a seed's than they to each other, `seeds_found` (s,) what was found
     for their rows of X without them; `free_anchors` (a, dy) are unit vectors, `snapped_anchors` (a,) distinct rows of
     Y.
     """
@@ -50,6 +54,7 @@ class Findings:
     confidence: Confidence
     pairs: NDArray[np.int64]
     suspects: Tensor
+    opinions: NDArray[np.str_]
     closer: Tensor
     seeds_found: Tensor
     model: PairModel
@@ -72,16 +77,31 @@ def learn_findings(
     disjoint: bool = False,
 ) -> Findings:
     """Say which pairs are probable, and learn from them; none are, if the spaces are known to be disjoint."""
-    pairs_found = known_and_found(problem, alignment.match)
-    honest = cross_fitted(problem, *pairs_found, generator, candidates=alignment.candidates)
+    honest = cross_fitted(
+        problem, *known_and_found(problem, alignment.match), generator, candidates=alignment.candidates
+    )
     closer = rows_closer(problem, honest.x, honest.y)
-    suspects = suspect_seeds(problem, closer) & (judged.answer.verdict == "ok")
+    map_is_ok = judged.answer.verdict == "ok"
+    suspects = suspect_seeds(problem, closer) & map_is_ok
+    contradicted = suspects | (contradicted_seeds(problem, closer) & map_is_ok)
     judged = judge_by_known(problem, judged, centers)
-    trusted = problem.without_seeds(suspects)
-    seeds = trusted.seeds_x, trusted.seeds_y
+    trusted, certain = problem.without_seeds(suspects), problem.without_seeds(contradicted)
+    seeds = certain.seeds_x, certain.seeds_y
     confidence = measure_confidence(problem, honest, alignment.match.partner, seeds, judged, log, disjoint=disjoint)
-    pairs = _probable_pairs(confidence, min_confidence)
-    health = answer_both(trusted, alignment, judged, confidence, len(pairs), disjoint=disjoint)
+    if _probable_suffice(trusted, confidence):  # once more, by what the probable pairs teach
+        candidates = honest.candidates
+        del honest  # as large as both spaces
+        rows_x, rows_y, _ = _to_learn_from(trusted, confidence)
+        best = partial(_match_by_all, problem, rows_x, rows_y, candidates)
+        guesses = log.once("best", Match, best).partner
+        honest = cross_fitted(problem, rows_x, rows_y, generator, candidates=candidates)
+        again = measure_confidence(problem, honest, guesses, seeds, judged, log.within("best"), disjoint=disjoint)
+        confidence = max(confidence, again, key=_expected_right)
+    confidence = held_to_known(confidence, trusted)
+    seeds_found = confidence.unaided.partner[problem.seeds_x]
+    contradicted &= seeds_found != problem.seeds_y
+    upheld = problem.without_seeds(contradicted)
+    pairs = _found_pairs(upheld, confidence, min_confidence)
 
     rows_x, rows_y, known = _to_learn_from(trusted, confidence)
     model = _fit_shared(problem, rows_x, rows_y, known)
@@ -99,17 +119,42 @@ def learn_findings(
         free = place_free_anchors(pair_moments(described, rows_x, rows_y), described.take_x(anchors))
         estimates = held(problem, model.shared_x(problem.take_x(anchors)), model.biases, left=True).float()
         y = read_y(problem, model)
-        snapped = snap(trusted, anchors, estimates, y, confidence.match.column_hubness)
+        snapped = snap(upheld, anchors, estimates, y, confidence.match.column_hubness)
     else:  # the method's own, which are snapped to the rows nearest to them
-        snapped = snap(trusted, anchors, free, described.y)
-    found = confidence.unaided.partner[problem.seeds_x]
-    return Findings(health, confidence, pairs, suspects, closer, found, model, forward, back, free, snapped)
+        snapped = snap(upheld, anchors, free, described.y)
+    sureness = confidence.paired[pairs[:, 0]]
+    health = answer_all(
+        trusted, alignment, judged, confidence, sureness, forward, len(problem.seeds_x), disjoint=disjoint
+    )
+    opinions = name_opinions(seeds_found == problem.seeds_y, contradicted, known=map_is_ok)
+    return Findings(
+        health, confidence, pairs, suspects, opinions, closer, seeds_found, model, forward, back, free, snapped
+    )
 
 
-def _probable_pairs(confidence: Confidence, min_confidence: float) -> NDArray[np.int64]:
-    """Mutual pairs (p, 2) at least so probable; surest first, and of the equally sure those of the larger margin."""
+def _expected_right(confidence: Confidence) -> float:
+    """How many of the probable pairs are right, by their own account.
+
+    Where nearly all mutual pairs are right, leaving the improbable ones out costs more than it gains.
+    """
+    sureness = confidence.paired[confidence.match.pairs()[0].cpu().numpy()]
+    return float(sureness[sureness >= PROBABLE].sum())
+
+
+def _match_by_all(problem: Problem, rows_x: Tensor, rows_y: Tensor, candidates: Candidates | None) -> Match:
+    """The match by the pair model of all pairs (p,) of rows."""
+    return compare(problem, fit_model(problem, rows_x, rows_y), candidates).match()
+
+
+def _found_pairs(upheld: Problem, confidence: Confidence, min_confidence: float) -> NDArray[np.int64]:
+    """Mutual pairs (p, 2) at least so probable that touch no row of a seed.
+
+    Surest first, and of the equally sure those of the larger margin.
+    """
     match = confidence.match
-    rows, partners = (side.cpu().numpy() for side in match.pairs())
+    rows_x, rows_y = match.pairs()
+    found = ~(torch.isin(rows_x, upheld.seeds_x) | torch.isin(rows_y, upheld.seeds_y))
+    rows, partners = (side[found].cpu().numpy() for side in (rows_x, rows_y))
     probability, margin = confidence.paired[rows], match.margin.cpu().numpy()[rows]
     order = np.lexsort((-margin, -probability))
     return np.stack([rows, partners], axis=1)[order][probability[order] >= min_confidence]

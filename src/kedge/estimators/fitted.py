@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
 from html import escape
-from typing import TYPE_CHECKING, Any, Self
+from itertools import compress
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,18 @@ if TYPE_CHECKING:
 _PAIRS_SHOWN = 5
 
 
+class LinkedPairs(NamedTuple):
+    """Who belongs to whom, as far as a run knows: rows (q, 2), their keys, and confidences (q,), 1 for seeds.
+
+    The first `found` are the found pairs, surest first; the others are the seeds that nothing contradicts.
+    """
+
+    rows: NDArray[np.int64]
+    keys: list[tuple[Key, Key]]
+    confidence: NDArray[np.float32]
+    found: int
+
+
 class FittedDiscovery(Parameters):
     """What `AnchorDiscovery` can do once it is fitted; its text says what the attributes are."""
 
@@ -46,6 +59,7 @@ class FittedDiscovery(Parameters):
     seed_keys_: list[tuple[Key, Key]]
     seed_found_keys_: list[Key]
     seed_is_suspect_: NDArray[np.bool_]
+    seed_opinion_: NDArray[np.str_]
     seed_rank_: NDArray[np.float64]
     match_: NDArray[np.int64]
     confidence_: NDArray[np.float32]
@@ -101,8 +115,19 @@ class FittedDiscovery(Parameters):
 
     # -- its tables, and its keys -----------------------------------------------------------------
 
+    def linked_pairs(self) -> LinkedPairs:
+        """The found pairs, and the seeds that nothing contradicts; no row is in two of them."""
+        kept = self.seed_opinion_ != "contradicted"
+        seed_keys = list(compress(self.seed_keys_, kept))
+        return LinkedPairs(
+            np.concatenate([self.pairs_, self.seeds_[kept]]),
+            self.pair_keys_ + seed_keys,
+            np.concatenate([self.pair_confidence_, np.ones(len(seed_keys), dtype=np.float32)]),
+            len(self.pairs_),
+        )
+
     def pairs_frame(self, min_confidence: float | None = None) -> pd.DataFrame:
-        """The pairs as a DataFrame of pandas: `x`, `y`, `confidence`; surest first.
+        """The pairs that were found as a DataFrame of pandas: `x`, `y`, `confidence`; surest first.
 
         With `min_confidence` all mutual pairs at least so probable, whether or not `pairs_` lists them.
         """
@@ -150,11 +175,10 @@ class FittedDiscovery(Parameters):
         return self._frame(self.anchor_keys_, confidence=self.anchor_confidence_, seed=self.anchor_is_seed_)
 
     def seeds_frame(self) -> pd.DataFrame:
-        """The seeds as a DataFrame of pandas: `x`, `y`, `suspect`, `rank`, `found`."""
+        """The seeds as a DataFrame of pandas: `x`, `y`, `opinion`, `suspect`, `rank`, `found`."""
         self._check_fitted()
-        return self._frame(
-            self.seed_keys_, suspect=self.seed_is_suspect_, rank=self.seed_rank_, found=self.seed_found_keys_
-        )
+        columns = {"opinion": self.seed_opinion_, "suspect": self.seed_is_suspect_, "rank": self.seed_rank_}
+        return self._frame(self.seed_keys_, **columns, found=self.seed_found_keys_)
 
     def unmatched_frame(self) -> pd.DataFrame:
         """The rows without a match as a DataFrame of pandas: `space` ("X" or "Y"), `key`."""
@@ -173,11 +197,14 @@ class FittedDiscovery(Parameters):
         self._check_fitted()
         if not 0 <= min_confidence <= 1:
             raise InputError(f"min_confidence must be from 0 to 1, got {min_confidence!r}")
+        linked = self.linked_pairs()
         keys_x, keys_y = (
-            _keys_of_rows(self.pairs_[:, at], [pair[at] for pair in self.pair_keys_], side.unmatched_keys)
+            _keys_of_rows(linked.rows[:, at], [pair[at] for pair in linked.keys], side.unmatched_keys)
             for at, side in enumerate((self.x_, self.y_))
         )
-        rows = np.flatnonzero(self.mutual_ & (self.confidence_ >= np.float32(min_confidence)))
+        seeds = linked.rows[linked.found :]
+        free = self.mutual_ & ~np.isin(np.arange(len(self.match_)), seeds[:, 0]) & ~np.isin(self.match_, seeds[:, 1])
+        rows = np.flatnonzero(free & (self.confidence_ >= np.float32(min_confidence)))
         place = np.full(len(self.match_), len(self.match_))
         place[self.pairs_[:, 0]] = np.arange(len(self.pairs_))  # equally sure pairs stay in their order
         rows = rows[np.lexsort((place[rows], -self.confidence_[rows]))]
@@ -186,7 +213,8 @@ class FittedDiscovery(Parameters):
         same.pairs_ = np.stack([rows, self.match_[rows]], axis=1)
         same.pair_confidence_ = self.confidence_[rows]
         same.pair_keys_ = [(keys_x[left], keys_y[right]) for left, right in same.pairs_.tolist()]
-        for name, keys, paired in (("x_", keys_x, same.pairs_[:, 0]), ("y_", keys_y, same.pairs_[:, 1])):
+        matched = same.linked_pairs().rows
+        for name, keys, paired in (("x_", keys_x, matched[:, 0]), ("y_", keys_y, matched[:, 1])):
             others = np.setdiff1d(np.arange(len(keys)), paired).tolist()
             setattr(same, name, replace(getattr(self, name), unmatched_keys=tuple(keys[row] for row in others)))
         return same
@@ -197,8 +225,9 @@ class FittedDiscovery(Parameters):
         Raises an `InputError` where two keys have one text, such as 1 and "1".
         """
         self._check_fitted()
-        keys_x = [*(left for left, _ in self.pair_keys_), *self.x_.unmatched_keys]
-        keys_y = [*(right for _, right in self.pair_keys_), *self.y_.unmatched_keys]
+        linked = self.linked_pairs().keys
+        keys_x = [*(left for left, _ in linked), *self.x_.unmatched_keys]
+        keys_y = [*(right for _, right in linked), *self.y_.unmatched_keys]
         if all(isinstance(key, str) for keys in (keys_x, keys_y) for key in keys):
             return self
         of_x = dict(zip(keys_x, texts_of(keys_x, "x"), strict=True))

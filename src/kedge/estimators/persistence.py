@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from kedge import __version__
 from kedge.errors import InputError
+from kedge.judging.health import SEED_OPINIONS
 from kedge.matching import CandidateRecall
 from kedge.models.pair_model import PairModel
 from kedge.models.side import Side
@@ -61,6 +63,7 @@ def contents_of(discovery: AnchorDiscovery) -> RunContents:
         "snapped_anchors": y.anchors["snapped"],
         "seeds": discovery.seeds_,
         "seed_is_suspect": discovery.seed_is_suspect_,
+        "seed_opinion": _opinion_codes(discovery.seed_opinion_),
         "seed_rank": discovery.seed_rank_,
         "seed_vectors_x": x.anchors["seeds"],
         "seed_vectors_y": y.anchors["seeds"],
@@ -118,6 +121,7 @@ def load(folder: str | Path) -> AnchorDiscovery:
         setattr(discovery, f"{name}_", arrays[name])
     for name in ("seed_rank", "match", "confidence", "mutual", "pairs", "pair_confidence"):
         setattr(discovery, f"{name}_", arrays[name])
+    discovery.seed_opinion_ = np.array(SEED_OPINIONS)[arrays["seed_opinion"]]
     model = {name: torch.from_numpy(arrays[name]) for name in ("directions_x", "directions_y", "correlations")}
     discovery.model_ = PairModel(**model, ridge=run.ridge)
     dim_x, dim_y = run.counts.dim_x, run.counts.dim_y
@@ -162,6 +166,11 @@ def _settings(stored: dict[str, Any], where: str) -> dict[str, Any]:
     return {name: restore(kinds[name], value, f"{where}.{name}") for name, value in stored.items()}
 
 
+def _opinion_codes(opinions: NDArray[np.str_]) -> NDArray[np.int64]:
+    """The places (s,) of opinions (s,) among all that there are."""
+    return np.array([SEED_OPINIONS.index(opinion) for opinion in opinions.tolist()], dtype=np.int64)
+
+
 def _stored(discovery: AnchorDiscovery) -> dict[str, Any]:
     """What `run.json` stores."""
     recall = discovery.candidate_recall_
@@ -171,7 +180,7 @@ def _stored(discovery: AnchorDiscovery) -> dict[str, Any]:
         "settings": settings_of(discovery),
         "counts": {
             "rows_x": len(discovery.match_),
-            "rows_y": len(discovery.y_.unmatched_keys) + len(discovery.pairs_),
+            "rows_y": len(discovery.y_.unmatched_keys) + len(discovery.linked_pairs().rows),
             "dim_x": discovery.x_.dim,
             "dim_y": discovery.y_.dim,
             "seeds": len(discovery.seeds_),

@@ -1,27 +1,38 @@
-"""Both answers to "did it work?", put together: the map's as judged, the pairs' and the overlap from confidence."""
+"""The answers to "did it work?", put together: one for each use, from what was judged, measured and found."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kedge.judging.confidence import Confidence
-from kedge.judging.health import OK, Answer, Health, Interval, Overlap, sentence, verdict_of
+from kedge.judging.health import OK, Answer, Health, Interval, Overlap, Verdict, verdict_of
 from kedge.judging.judge import RECOGNISED_SCALE, Judgement
 from kedge.judging.overlap import estimate_overlap
 from kedge.matching import Problem
-from kedge.models.maps.choosing import ENOUGH_KNOWN, Centers, choose_map
+from kedge.models.maps.choosing import ENOUGH_KNOWN, Centers, ChosenMap, choose_map
 from kedge.solving.alignment import Alignment
 
 # An overlap that is surely below this is said to be small.
 _FEW = 0.5
 # Known partners that rank so high, on average, by maps that had not seen them: by chance it would be a hundredth.
 _RANK = 0.1
+# A search serves if a row's partner is the first or second answer, or if half of the ten nearest are the partner's.
+_SEARCH_OK, _SEARCH_UNCERTAIN = 0.5, 0.25
+_SEARCH_ADVICE = {
+    "ok": "Search with translated vectors; kedge rehearse measures it with your own queries.",
+    "uncertain": "Measure it with your own queries first (kedge rehearse), or give more known pairs.",
+    "failed": "Do not search with it: give more known pairs, or more rows of both spaces.",
+}
 
 
 def judge_by_known(problem: Problem, judged: Judgement, centers: Centers) -> Judgement:
     """The judgement, in the light of the seeds where they are many.
 
-    If maps fitted to some of them bring others to their partners, the map is right, whatever else is seen.
+    If maps fitted to some of them bring others to their partners, the map is no accident, whatever else is seen. How
+    well it searches is another question (`answer_searching`).
     """
     seeds = len(problem.seeds_x)
     if seeds < ENOUGH_KNOWN or judged.answer.verdict == "ok":
@@ -34,42 +45,115 @@ def judge_by_known(problem: Problem, judged: Judgement, centers: Centers) -> Jud
     return replace(judged, answer=Answer(max(rank, OK), "ok", reason, advice))
 
 
-def answer_both(
-    problem: Problem, alignment: Alignment, judged: Judgement, confidence: Confidence, listed: int, *, disjoint: bool
+def answer_all(
+    trusted: Problem,
+    alignment: Alignment,
+    judged: Judgement,
+    confidence: Confidence,
+    found: NDArray[np.float32],
+    forward: ChosenMap,
+    seeds: int,
+    *,
+    disjoint: bool,
 ) -> Health:
-    """Both answers: the map's as judged, the pairs' by how many rows are recognised.
+    """All answers: for searching by the map that was chosen, for pairs by those found.
 
-    The problem has the seeds that are trusted; so many pairs are listed.
+    The problem has the seeds that are trusted, of so many that were given; `found` (p,) are confidences.
     """
+    overlap = _overlap(trusted, confidence, disjoint=disjoint)
+    searching = answer_searching(judged, forward)
+    pairs = _answer_pairs(trusted, judged, confidence, found, overlap, seeds, disjoint=disjoint)
+    recognised, mutual = confidence.recognition.share, alignment.match.mutual_share
+    return Health(searching, pairs, overlap, recognised, judged.closeness, judged.agreement, mutual)
+
+
+def answer_searching(judged: Judgement, chosen: ChosenMap) -> Answer:
+    """Whether one can search with a map: as measured on known pairs, if there are enough; otherwise as judged.
+
+    What is measured on found pairs, which are the easy ones, cannot make the judgement better, only worse.
+    """
+    answer, measured = judged.answer, _describe_search(chosen)
+    score = max(chosen.mrr or 0.0, chosen.overlap or 0.0)
+    verdict: Verdict = "ok" if score >= _SEARCH_OK else "uncertain" if score >= _SEARCH_UNCERTAIN else "failed"
+    if chosen.by_known:
+        return Answer(
+            score, verdict, f"{measured}.", _SEARCH_ADVICE[verdict], f"{chosen.tested:,} held-out known pairs"
+        )
+    reason, basis = answer.reason, "too few rows" if judged.closeness is None else "random starts"
+    if judged.significant:
+        basis, seen = "recognition", judged.recognition
+        if answer.verdict == "ok":
+            reason = f"About {seen.share:.0%} of {seen.rows_x:,} rows of X recognise their counterpart."
+    if answer.verdict != "ok":  # what was found says nothing
+        return replace(answer, reason=reason, basis=basis)
+    if chosen.mrr is None:
+        return replace(answer, reason=reason, basis=basis, advice=_SEARCH_ADVICE["ok"])
+    reason, basis = f"{reason} {measured}.", f"{basis}; {chosen.tested:,} held-out found pairs"
+    score = answer.score if verdict == "ok" else min(score, answer.score)
+    return Answer(score, verdict, reason, _SEARCH_ADVICE[verdict], basis)
+
+
+def _describe_search(chosen: ChosenMap) -> str:
+    kind = "known" if chosen.by_known else "found"
+    mrr, overlap = chosen.mrr or 0.0, chosen.overlap or 0.0
+    return (
+        f"Of {chosen.tested:,} {kind} pairs, held out in turn, a translated row finds its partner with MRR {mrr:.2f}, "
+        f"and {overlap:.0%} of the ten rows that the partner has nearest"
+    )
+
+
+def _answer_pairs(
+    trusted: Problem,
+    judged: Judgement,
+    confidence: Confidence,
+    found: NDArray[np.float32],
+    overlap: Overlap,
+    seeds: int,
+    *,
+    disjoint: bool,
+) -> Answer:
+    """Whether the found pairs are right: by how many of the rows that are in no seed recognise their counterpart."""
     recognition = confidence.recognition
-    overlap = _overlap(problem, confidence, disjoint=disjoint)
-    score = min(RECOGNISED_SCALE * recognition.share, judged.answer.score)
+    rows = min(recognition.rows_x, recognition.rows_y)
+    seeds_recognised = _recognised_seeds(trusted, confidence)
+    share = max(recognition.count - seeds_recognised, 0.0) / max(rows - len(trusted.seeds_x), 1)
+    score = min(RECOGNISED_SCALE * share, judged.answer.score, 1.0) if len(found) else 0.0
     verdict = verdict_of(score)
+    counted = f"{len(found):,} pairs found" + (f" besides the {seeds:,} seeds" if seeds else "")
+    right = f", about {found.mean():.0%} of them right" if len(found) else ""
+    others = "other rows" if seeds else "rows"
+    recognised = f"about {share:.0%} of all {others} recognise their counterpart"
     few = f"the two share {'few' if overlap.x.high < _FEW else 'an unknown part of their'} items ({overlap.x} of X's)"
     if disjoint:
-        reason = "None are looked for: the spaces were said to have nothing in common."
-        advice = "Omit --disjoint if they may share items after all."
-    elif judged.answer.verdict != "ok":
-        reason = f"Nothing can be said of them while the map is {judged.answer.verdict}; {recognition}."
+        reason = f"{counted}; none are looked for: the spaces were said to have nothing in common."
+        return Answer(score, verdict, reason, "Omit --disjoint if they may share items after all.", "what was said")
+    if judged.answer.verdict != "ok":
+        reason = f"{counted}{right}; nothing can be said of them while the map is {judged.answer.verdict}."
         advice = judged.answer.advice
+    elif rows <= len(trusted.seeds_x):
+        reason, advice = f"{counted}: every row is in a seed.", "Give more rows to find pairs among."
     elif verdict == "ok":
-        reason = f"{sentence(recognition)}, and {listed} pairs are listed."
+        reason = f"{counted}{right}; {recognised}."
         advice = "Use pairs of high confidence first, and look at a few of them."
     else:
-        reason = f"{sentence(recognition)}: {few}, or their rows look too much alike; {listed} pairs are listed."
+        reason = f"{counted}{right}; {recognised}: {few}, or several rows of Y fit equally well."
         advice = "Use the map, which needs no pairs; look at the pairs that are listed before you use them."
-    mutual = alignment.match.mutual_share
-    pairs = Answer(score, verdict, reason, advice)
-    return Health(judged.answer, pairs, overlap, recognition.share, judged.closeness, judged.agreement, mutual)
+    return Answer(score, verdict, reason, advice, "recognition")
 
 
-def _overlap(problem: Problem, confidence: Confidence, *, disjoint: bool) -> Overlap:
-    """What is shared, as the seeds tell it that were recognised without their own pairs; unknown without a map."""
-    seeds, unaided = len(problem.seeds_x), confidence.unaided
+def _recognised_seeds(trusted: Problem, confidence: Confidence) -> int:
+    """How many of the trusted seeds were found without their own pairs."""
+    unaided = confidence.unaided
+    found = (unaided.partner[trusted.seeds_x] == trusted.seeds_y) & unaided.mutual[trusted.seeds_x]
+    return int(found.sum())
+
+
+def _overlap(trusted: Problem, confidence: Confidence, *, disjoint: bool) -> Overlap:
+    """What is shared, as shown by the seeds that were recognised without their own pairs; unknown without a map."""
+    seeds = len(trusted.seeds_x)
     if disjoint:  # but for the seeds
-        known = [seeds / len(rows) for rows in (problem.x, problem.y)]
+        known = [seeds / len(rows) for rows in (trusted.x, trusted.y)]
         return Overlap(*(Interval(share, share, share) for share in known))
     if confidence.trust == 0:
         return Overlap(Interval(None, 0.0, 1.0), Interval(None, 0.0, 1.0))
-    found = (unaided.partner[problem.seeds_x] == problem.seeds_y) & unaided.mutual[problem.seeds_x]
-    return estimate_overlap(confidence.recognition, seeds, int(found.sum()))
+    return estimate_overlap(confidence.recognition, seeds, _recognised_seeds(trusted, confidence))

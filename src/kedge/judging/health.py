@@ -1,7 +1,8 @@
-"""The two label-free answers to "did it work?": is the map right, and are the pairs right?
+"""The answers to "did it work?", each for one use: is the map fit for searching, and are the found pairs right?
 
-They come apart where two files hold the same kind of things but few, or none, of the same things: the map is then as
-right as ever, and there is hardly a pair to be found.
+They come apart where two files hold the same kind of things but few, or none, of the same things: the map then serves
+as well as ever, and there is hardly a pair to be found; or where rows look so much alike that none of them is found
+first, although the pairs as a whole are right.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ Verdict = Literal["ok", "uncertain", "failed"]
 OK, UNCERTAIN = 0.3, 0.15
 """Minimum scores of the two better verdicts."""
 
+SEED_OPINIONS = ("agrees", "near", "contradicted", "unknown")
+"""Of a seed: its partner was found; it is among the nearest; it is not; nothing can be said while the map is not ok."""
+
 
 def verdict_of(score: float) -> Verdict:
     """What a score comes to."""
@@ -32,12 +36,16 @@ def sentence(statement: object) -> str:
 
 @dataclass(frozen=True)
 class Answer:
-    """To one of the two questions: `score` in [0, 1], a verdict, and one sentence each of reason and advice."""
+    """Whether the result serves one use: `score` in [0, 1], a verdict, and one sentence each of reason and advice.
+
+    `basis` says in a few words what the verdict rests on: held-out known pairs, recognition or random starts.
+    """
 
     score: Share
     verdict: Verdict
     reason: str
     advice: str
+    basis: str = ""
 
     def _repr_html_(self) -> str:
         """For notebooks."""
@@ -73,21 +81,35 @@ class Overlap:
 
 @dataclass(frozen=True)
 class Health:
-    """Both answers, and what they rest on.
+    """An answer for each use, and what they rest on.
 
+    `searching`: does a vector that is translated find what it should? `pairs`: are the pairs that were found, which the
+    seeds are not, right? `lexicon`, where one was made: are its translations?
     `recognised` is about the share of the rows of the smaller space that recognise their counterpart; `closeness` and
     `agreement` say by how much the map beats the best of some random starts in how close it brings the spaces, and in
     how far two halves of the rows agree about it (None where that was not needed, or could not be measured); `mutual`
     is the share of rows of X in mutual pairs.
     """
 
-    map: Answer
+    searching: Answer
     pairs: Answer
     overlap: Overlap
     recognised: Share
     closeness: float | None
     agreement: float | None
     mutual: Share
+    lexicon: Answer | None = None
+
+    @property
+    def map(self) -> Answer:
+        """The answer for searching, which is what the map is for."""
+        return self.searching
+
+    @property
+    def answers(self) -> dict[str, Answer]:
+        """The answers by use, those that there are."""
+        given = {"searching": self.searching, "pairs": self.pairs, "lexicon": self.lexicon}
+        return {use: answer for use, answer in given.items() if answer is not None}
 
     def _repr_html_(self) -> str:
         """For notebooks: a line for each answer, and what is shared."""

@@ -12,6 +12,7 @@ from kedge.report.live.server import LOOPBACK, serve
 from kedge.report.page.comparison_page import write_comparison
 from kedge.report.page.gold_section import GoldComparison
 from kedge.report.page.rendering import require_page_target, require_plotly
+from kedge.report.page.row_texts import RowTexts
 from kedge.report.page.run_page import write_report
 from kedge.report.picture.neighbourhoods import shared_columns
 from kedge.report.picture.projection import PlaneProjection, Sample, draw_sample, project_to_plane
@@ -24,6 +25,7 @@ __all__ = [
     "Explorer",
     "GoldComparison",
     "PlaneProjection",
+    "RowTexts",
     "Sample",
     "draw_confidence",
     "draw_convergence",

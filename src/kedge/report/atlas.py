@@ -69,7 +69,7 @@ def write_atlas(
     sample = draw_sample(discovery, x, y, max_rows)
     drawn_x, drawn_y = x.take(sample.rows_x), y.take(sample.rows_y)
     keys_x, keys_y = list(drawn_x.keys), list(drawn_y.keys)
-    pairs, confidence = len(sample.pair_numbers), discovery.pair_confidence_[sample.pair_numbers].tolist()
+    pairs, confidence = len(sample.pair_numbers), discovery.linked_pairs().confidence[sample.pair_numbers].tolist()
     columns_x = _columns("x", discovery, keys_x, keys_y[:pairs], confidence)
     columns_y = _columns("y", discovery, keys_y, keys_x[:pairs], confidence)
     columns = {name: pa.array(columns_x[name] + columns_y[name]) for name in columns_x}

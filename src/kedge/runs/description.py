@@ -47,12 +47,14 @@ class InputFile:
 
 @dataclass(frozen=True)
 class MapScores:
-    """Which map was chosen, of which family, and how it searches."""
+    """Which map was chosen, of which family, and how it searches: on so many held-out pairs, known or found ones."""
 
     family: str
     kind: str
     mrr: Share | None
     overlap: Share | None
+    tested: Count
+    by_known: bool
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 run.json              version, settings, inputs, health, iterations, timings
 anchors.tsv           x, y, confidence, seed           anchors.safetensors   the vectors behind it
-pairs.tsv             x, y, confidence, best first     match.safetensors     a partner for every row of X
-seeds.tsv             x, y, suspect, rank, found       map.safetensors       the maps, the centers, the whitening
+pairs.tsv             what was found, best first       match.safetensors     a partner for every row of X
+seeds.tsv             what the run thinks of each      map.safetensors       the maps, the centers, the whitening
 unmatched.tsv         space, key: rows in no pair      model.safetensors     the pair model of shared coordinates
 SHA256SUMS            a checksum of every other file, as `sha256sum -c` reads it
 """
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import save as serialize
 
 from kedge.errors import InputError
+from kedge.judging.health import SEED_OPINIONS
 from kedge.models.maps.families import form_of
 from kedge.models.maps.protocol import Map
 from kedge.runs.description import NAME, RunDescription, describe, holds_run, read_description
@@ -195,6 +196,7 @@ def _expected(run: RunDescription) -> dict[str, dict[str, Array]]:
             "snapped_anchors": Array((a, dy)),
             "seeds": pairs_of(n, m, s),
             "seed_is_suspect": Array((s,), "BOOL"),
+            "seed_opinion": rows_of(len(SEED_OPINIONS), s),
             "seed_rank": Array((s,), "F64", minimum=1, maximum=max(n, m) + 1),
             "seed_vectors_x": Array((s, dx)),
             "seed_vectors_y": Array((s, dy)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kedge.errors import InputError
+from kedge.judging.health import SEED_OPINIONS
 from kedge.runs.description import NAME, Counts
 from kedge.spaces.pairs import read_fields, write_table
 
@@ -18,7 +20,7 @@ ANCHORS, PAIRS, SEEDS, UNMATCHED = "anchors.tsv", "pairs.tsv", "seeds.tsv", "unm
 HEADERS = {
     ANCHORS: ("x", "y", "confidence", "seed"),
     PAIRS: ("x", "y", "confidence"),
-    SEEDS: ("x", "y", "suspect", "rank", "found"),
+    SEEDS: ("x", "y", "opinion", "suspect", "rank", "found"),
     UNMATCHED: ("space", "key"),
 }
 """Which tables there are, and their columns."""
@@ -76,9 +78,9 @@ def _rows_of(table: str, tables: Tables, arrays: _Arrays) -> Iterator[tuple[str,
         for (x, y), confidence in zip(tables.pairs, arrays["pair_confidence"], strict=True):
             yield x, y, f"{confidence:.4f}"
     elif table == SEEDS:
-        doubts = zip(arrays["seed_is_suspect"], arrays["seed_rank"], strict=True)
-        for (x, y), (suspect, rank), found in zip(tables.seeds, doubts, tables.seeds_found, strict=True):
-            yield x, y, str(int(suspect)), f"{rank:g}", found
+        doubts = zip(arrays["seed_opinion"], arrays["seed_is_suspect"], arrays["seed_rank"], strict=True)
+        for (x, y), (opinion, suspect, rank), found in zip(tables.seeds, doubts, tables.seeds_found, strict=True):
+            yield x, y, SEED_OPINIONS[opinion], str(int(suspect)), f"{rank:g}", found
     else:
         yield from (("X", key) for key in tables.unmatched_x)
         yield from (("Y", key) for key in tables.unmatched_y)
@@ -103,6 +105,9 @@ def _require_same_rows(folder: Path, arrays: _Arrays) -> None:
     for name, rows in once.items():
         if len(np.unique(rows)) < len(rows):
             raise InputError(f"{folder}: {name} must be distinct rows, and one of them is there twice")
+    for side, rows in zip("XY", _linked(arrays).T, strict=True):
+        if len(np.unique(rows)) < len(rows):
+            raise InputError(f"{folder}: a row of {side} is in a pair and in a seed that nothing contradicts")
     rows, partners = arrays["pairs"].T
     same_match = (arrays["match"][rows] == partners).all()
     if not same_match or (arrays["confidence"][rows] != arrays["pair_confidence"]).any():
@@ -112,11 +117,23 @@ def _require_same_rows(folder: Path, arrays: _Arrays) -> None:
         raise InputError(f"{folder / 'match.safetensors'}: mutual must name the rows of all pairs, and no match twice")
 
 
+def _upheld(arrays: _Arrays) -> NDArray[np.bool_]:
+    """Mask (s,) of the seeds that nothing contradicts."""
+    upheld: NDArray[np.bool_] = arrays["seed_opinion"] != SEED_OPINIONS.index("contradicted")
+    return upheld
+
+
+def _linked(arrays: _Arrays) -> NDArray[np.int64]:
+    """The rows (q, 2) of the pairs and of the seeds that nothing contradicts."""
+    return np.concatenate([arrays["pairs"], arrays["seeds"][_upheld(arrays)]])
+
+
 def _require_same_keys(folder: Path, tables: Tables, counts: Counts, arrays: _Arrays) -> None:
     """Refuse tables that do not name every row by one key, and the same key wherever it occurs."""
-    rows_x, rows_y = arrays["pairs"].T
-    keys_x = _keys(folder, "X", counts.rows_x, rows_x, [x for x, _ in tables.pairs], tables.unmatched_x)
-    keys_y = _keys(folder, "Y", counts.rows_y, rows_y, [y for _, y in tables.pairs], tables.unmatched_y)
+    rows_x, rows_y = _linked(arrays).T
+    linked = tables.pairs + list(compress(tables.seeds, _upheld(arrays)))
+    keys_x = _keys(folder, "X", counts.rows_x, rows_x, [x for x, _ in linked], tables.unmatched_x)
+    keys_y = _keys(folder, "Y", counts.rows_y, rows_y, [y for _, y in linked], tables.unmatched_y)
     anchors = np.stack([arrays["anchors_x"], arrays["anchors_y"]], axis=1)
     for name, pairs, rows in ((ANCHORS, tables.anchors, anchors), (SEEDS, tables.seeds, arrays["seeds"])):
         for pair, (x, y) in zip(pairs, rows.tolist(), strict=True):
@@ -133,8 +150,8 @@ def _keys(
     """The keys of all rows of a space: of those in pairs, and of the others, which are listed in their order."""
     if len(keys) + len(unmatched) != total or len({*keys, *unmatched}) != total:
         raise InputError(
-            f"{folder / UNMATCHED}: must name the {total - len(keys)} rows of {space} that are in no pair, each "
-            f"by a key of its own, got {len(unmatched)}"
+            f"{folder / UNMATCHED}: must name the {total - len(keys)} rows of {space} that are in no pair and no seed, "
+            f"each by a key of its own, got {len(unmatched)}"
         )
     others = np.setdiff1d(np.arange(total), rows, assume_unique=True)
     order = np.argsort(np.concatenate([rows, others]))

@@ -35,8 +35,8 @@ class Evaluation:
     GT: the true counterparts of the anchors (None where gold knows of no anchor); Seed: the seeds alone (None without
     seeds); Found: free anchors; Snapped: the rows of Y they were snapped to; Shared: shared coordinates, which need no
     anchors. `searching` is by what was searched with, over `gold_used` rows of X: those that have a gold partner and
-    are in no seed. `anchors_exact` is over the anchors that are no seeds, `pairs_precision` over the pairs (None where
-    there are none), `pairs_recall` over the rows of X that have a gold partner.
+    are in no seed. `anchors_exact` is over the anchors that are no seeds, `pairs_precision` over the found pairs (None
+    where there are none), `pairs_recall` over the rows of X that have a gold partner and are in no seed.
     """
 
     gt: RetrievalScores | None
@@ -93,6 +93,12 @@ class Truth:
         judged = [right for right in map(self.judge, pairs) if right is not None]
         return sum(judged) / len(judged) if judged else None
 
+    def share_found(self, pairs: Iterable[tuple[Key, Key]], seeds: Iterable[tuple[Key, Key]]) -> float:
+        """The share of the rows of x with a gold partner, and in no seed, that are in one of these pairs with it."""
+        to_find = self.known - {str(left) for left, _ in seeds}
+        found = {left for left, _ in self.pairs.intersection(pairs)} & to_find
+        return len(found) / len(to_find) if to_find else 0.0
+
 
 def evaluate(
     discovery: AnchorDiscovery,
@@ -136,7 +142,6 @@ def evaluate(
     hidden = [
         pair for pair, is_seed in zip(discovery.anchor_keys_, discovery.anchor_is_seed_, strict=True) if not is_seed
     ]
-    found_right = truth.pairs.intersection(discovery.pair_keys_)
 
     one_to_one = _one_to_one(rows)
     vectors_x, vectors_y = space_x.vectors[one_to_one[:, 0]], space_y.vectors[one_to_one[:, 1]]
@@ -174,7 +179,7 @@ def evaluate(
         gold_used=searching.queries,
         anchors_exact=truth.share_right(hidden),
         pairs_precision=truth.share_right(discovery.pair_keys_),
-        pairs_recall=len({key for key, _ in found_right}) / len(truth.known),
+        pairs_recall=truth.share_found(discovery.pair_keys_, discovery.seed_keys_),
     )
 
 

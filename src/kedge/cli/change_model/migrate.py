@@ -67,7 +67,7 @@ how much is missing; rows that were added to the source meanwhile are brought ov
     parser.add_argument(
         "--to-model", metavar="NAME", type=mask, help="model whose vectors they become (the name in RUN)"
     )
-    parser.add_argument("--ignore-verdict", action="store_true", help="go ahead although the map of RUN is failed")
+    parser.add_argument("--ignore-verdict", action="store_true", help="go ahead although RUN is failed for searching")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -121,13 +121,13 @@ def _require_ok(discovery: AnchorDiscovery, *, ignore_verdict: bool) -> None:
     from kedge.cli.output import note
     from kedge.errors import InputError
 
-    answer = discovery.health_.map
+    answer = discovery.health_.searching
     if answer.verdict == "ok" or ignore_verdict:
         return
     if answer.verdict == "failed":
         advice = f"{answer.advice} Or go ahead with --ignore-verdict."
-        raise InputError(f"--run: the verdict on its map is failed ({answer.reason}) {advice}")
-    note(f"the map of the run is uncertain: {answer.reason} Rehearse it first: kedge rehearse")
+        raise InputError(f"--run: for searching it is failed ({answer.reason}) {advice}")
+    note(f"for searching the run is uncertain: {answer.reason} Rehearse it first: kedge rehearse")
 
 
 def _translation(discovery: AnchorDiscovery, arguments: argparse.Namespace) -> Translate:

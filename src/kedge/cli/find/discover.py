@@ -22,7 +22,7 @@ from kedge.cli.arguments import (
     whitening,
 )
 from kedge.cli.exit_codes import EXIT_NOT_PASSED
-from kedge.cli.page_options import add_page
+from kedge.cli.page_options import add_page, read_row_texts
 from kedge.cli.signals import was_interrupted
 
 if TYPE_CHECKING:
@@ -147,7 +147,10 @@ def _add_advanced(group: argparse._ArgumentGroup) -> None:
         help="memory for temporaries, e.g. 500M or 2G (256M)",
     )
     group.add_argument(
-        "--require", choices=("map", "pairs"), default="map", help="what must be ok for exit code 0 (map)"
+        "--require",
+        choices=("searching", "pairs"),
+        default="searching",
+        help="what it must be ok for, for exit code 0 (searching)",
     )
     group.add_argument("--ignore-verdict", action="store_true", help="exit with 0 whatever the verdicts are")
 
@@ -222,7 +225,8 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.report:
         from kedge.report import write_report
 
-        write_report(arguments.report, discovery, x, y, run=str(arguments.out))
+        texts = read_row_texts(arguments, x, y)
+        write_report(arguments.report, discovery, x, y, texts=texts, run=str(arguments.out))
         if not arguments.json:
             print_page(arguments.report)
     passed = required_answer(discovery, arguments).verdict == "ok"

@@ -7,15 +7,20 @@ from typing import NamedTuple
 
 from kedge.cli.output import kedge_command, print_health, print_json, print_line, warn
 from kedge.estimators import AnchorDiscovery
-from kedge.judging.health import Answer
+from kedge.judging.health import SEED_OPINIONS, Answer
 
 _PAIRS_SHOWN, _SEEDS_SHOWN = 5, 10
+_OPINIONS_SHOWN = {
+    "agrees": "agree with what was found",
+    "near": "near it",
+    "contradicted": "contradicted",
+    "unknown": "about which nothing is known",
+}
 
 
 def required_answer(discovery: AnchorDiscovery, arguments: argparse.Namespace) -> Answer:
-    """The answer to the question that was asked for."""
-    health = discovery.health_
-    return health.pairs if arguments.require == "pairs" else health.map
+    """The answer for the use that was asked for."""
+    return discovery.health_.answers[arguments.require]
 
 
 def print_discovery(
@@ -36,6 +41,7 @@ def print_discovery(
                 "anchors": len(discovery.anchors_x_),
                 "pairs": len(discovery.pairs_),
                 "expected_precision": _expected_precision(discovery),
+                "seeds": _count_opinions(discovery),
                 "unmatched": {"x": len(discovery.x_.unmatched_keys), "y": len(discovery.y_.unmatched_keys)},
                 "approximate": discovery.candidate_recall_,
                 "whitening": discovery.whitening_,
@@ -49,8 +55,7 @@ def print_discovery(
         _print_summary(discovery, arguments, rows_x, rows_y)
     required = required_answer(discovery, arguments)
     if required.verdict != "ok":
-        named = "pairs are" if arguments.require == "pairs" else "map is"
-        warn(f"the {named} {required.verdict}: do not rely on it. {required.advice}")
+        warn(f"for {arguments.require} it is {required.verdict}: do not rely on it. {required.advice}")
 
 
 def _print_summary(discovery: AnchorDiscovery, arguments: argparse.Namespace, rows_x: int, rows_y: int) -> None:
@@ -58,12 +63,14 @@ def _print_summary(discovery: AnchorDiscovery, arguments: argparse.Namespace, ro
     print_health(discovery.health_)
     precision = _expected_precision(discovery)
     share = "" if precision is None else f" (about {precision * 100:.0f} % right)"
-    print_line(f"{len(discovery.pairs_)} pairs{share} and {len(discovery.anchors_x_)} anchors in {arguments.out}")
+    seeds = len(discovery.seeds_)
+    found = f"{len(discovery.pairs_)} pairs found" + (f" besides the {seeds} seeds" if seeds else "")
+    print_line(f"{found}{share}, and {len(discovery.anchors_x_)} anchors, in {arguments.out}")
     shown = zip(discovery.pair_keys_[:_PAIRS_SHOWN], discovery.pair_confidence_[:_PAIRS_SHOWN], strict=True)
     for (left, right), confidence in shown:
         print_line(f"  {left} = {right}  ({confidence:.2f})")
     if not len(discovery.pairs_):
-        print_line("  no pair is probable enough to be listed; --min-confidence 0 lists all mutual ones")
+        print_line("  no found pair is probable enough to be listed; --min-confidence 0 lists all mutual ones")
     print_line(
         f"no match: {len(discovery.x_.unmatched_keys)} of {rows_x} rows of X, "
         f"{len(discovery.y_.unmatched_keys)} of {rows_y} rows of Y"
@@ -73,7 +80,7 @@ def _print_summary(discovery: AnchorDiscovery, arguments: argparse.Namespace, ro
     if discovery.whitening_:
         print_line(f"found on spaces whitened by {discovery.whitening_:g}")
     print_line(_describe_map(discovery))
-    _print_doubtful_seeds(discovery)
+    _print_seeds(discovery)
     files = f"{arguments.out} {arguments.x} {arguments.y}"
     if not arguments.report:
         print_line(f"next: {kedge_command()} report {files}")
@@ -81,28 +88,24 @@ def _print_summary(discovery: AnchorDiscovery, arguments: argparse.Namespace, ro
 
 
 def _describe_map(discovery: AnchorDiscovery) -> str:
-    """Which map `kedge translate` uses, and how a search with it does."""
-    kind, mrr, overlap = (discovery.map_scores_["map"][name] for name in ("kind", "mrr", "overlap"))
-    if mrr is None or overlap is None:
-        return f"map: {kind}; too few pairs to hold some out and try it on them"
-    return (
-        f"map: {kind}; held out, a translated row finds its partner with MRR {float(mrr):.2f}, and "
-        f"{100 * float(overlap):.0f} % of the partner's ten neighbours"
-    )
+    """Which map `kedge translate` uses."""
+    kind, mrr = (discovery.map_scores_["map"][name] for name in ("kind", "mrr"))
+    return f"map: {kind}" + ("; too few pairs to hold some out and try it on them" if mrr is None else "")
 
 
 def _expected_precision(discovery: AnchorDiscovery) -> float | None:
-    """The share of the pairs that is probably right."""
+    """The share of the found pairs that is probably right."""
     return round(float(discovery.pair_confidence_.mean()), 4) if len(discovery.pairs_) else None
 
 
 class _DoubtfulSeed(NamedTuple):
-    """A seed that is not what was found: its keys, what was found for the first, and how many rows are closer."""
+    """A seed that is not what was found: its keys, what was found for the first, and what the run thinks of it."""
 
     x: str
     y: str
     found: str
-    closer: float
+    rank: float
+    opinion: str
     suspect: bool
 
 
@@ -111,28 +114,32 @@ def _doubtful_seeds(discovery: AnchorDiscovery) -> list[_DoubtfulSeed]:
     seeds = zip(
         discovery.seed_keys_,
         discovery.seed_found_keys_,
-        (discovery.seed_rank_ - 1).tolist(),  # the rank counts the partner itself
+        discovery.seed_rank_.tolist(),
+        discovery.seed_opinion_.tolist(),
         discovery.seed_is_suspect_.tolist(),
         strict=True,
     )
     doubtful = [_DoubtfulSeed(left, right, found, *more) for (left, right), found, *more in seeds if found != right]
-    return sorted(doubtful, key=lambda seed: -seed.closer)
+    return sorted(doubtful, key=lambda seed: -seed.rank)
 
 
-def _print_doubtful_seeds(discovery: AnchorDiscovery) -> None:
-    """Which seeds disagree with what was found, for people."""
-    doubtful = _doubtful_seeds(discovery)
-    if not doubtful:
+def _count_opinions(discovery: AnchorDiscovery) -> dict[str, int]:
+    """How many seeds were given, how many the run has each opinion of, and how many it set aside."""
+    opinions = discovery.seed_opinion_.tolist()
+    counts = {opinion: opinions.count(opinion) for opinion in SEED_OPINIONS}
+    return {"given": len(opinions), **counts, "set_aside": int(discovery.seed_is_suspect_.sum())}
+
+
+def _print_seeds(discovery: AnchorDiscovery) -> None:
+    """What the run thinks of the seeds, for people, and of which it thinks otherwise."""
+    if not len(discovery.seeds_):
         return
-    aside = sum(seed.suspect for seed in doubtful)
-    set_aside = f"; {aside} of them {'looks wrong and was' if aside == 1 else 'look wrong and were'} set aside"
-    disagree = "disagrees" if len(doubtful) == 1 else "disagree"
-    counted = (
-        f"{len(doubtful)} of {len(discovery.seeds_)} seeds {disagree} with what was found, the most doubtful first"
-    )
-    print_line(f"{counted}{set_aside if aside else ''}:")
+    counts = _count_opinions(discovery)
+    said = [f"{counts[opinion]} {words}" for opinion, words in _OPINIONS_SHOWN.items() if counts[opinion]]
+    aside = f" ({counts['set_aside']} of them set aside)" if counts["set_aside"] else ""
+    print_line(f"seeds: {', '.join(said)}{aside}")
+    doubtful = _doubtful_seeds(discovery)
     for seed in doubtful[:_SEEDS_SHOWN]:
-        reason = f"{seed.closer:.0f} rows are closer" + (", set aside" if seed.suspect else "")
-        print_line(f"  {seed.x} = {seed.y} (found: {seed.found}; {reason})")
+        print_line(f"  {seed.x} = {seed.y}: {seed.opinion}, rank {seed.rank:g} (found: {seed.found})")
     if len(doubtful) > _SEEDS_SHOWN:
         print_line(f"  and {len(doubtful) - _SEEDS_SHOWN} more in seeds.tsv")

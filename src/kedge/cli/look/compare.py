@@ -76,7 +76,7 @@ def as_json(compared: RunComparison) -> dict[str, Any]:
         "runs": [
             {
                 "name": run.name,
-                "map": run.health.map,
+                "searching": run.health.searching,
                 "pairs": run.health.pairs,
                 "found": run.pairs,
                 "expected_precision": run.expected_precision,

@@ -11,8 +11,6 @@ from kedge.cli.arguments import add_command, add_limit, space_name
 if TYPE_CHECKING:
     from kedge.spaces import Embeddings
 
-_ANSWERS = ("map", "pairs")
-
 
 def add_parser(commands: Any) -> None:
     """Describe the command."""
@@ -98,8 +96,7 @@ def _space_lines(described: dict[str, Any]) -> list[tuple[str, str]]:
 def _run_lines(described: dict[str, Any]) -> list[tuple[str, str]]:
     from kedge.judging.health import Health
 
-    settings, health = described["settings"], described["health"]
-    overlap = Health.from_dict(health).overlap
+    settings, health = described["settings"], Health.from_dict(described["health"])
     inputs = described["inputs"]
     return [
         (
@@ -112,10 +109,7 @@ def _run_lines(described: dict[str, Any]) -> list[tuple[str, str]]:
             "iterations",
             f"{described['iterations']}, {'settled' if described['converged'] else 'not settled'}",
         ),
-        *(
-            (name, f"{health[name]['verdict']} ({health[name]['score']:.2f}): {health[name]['reason']}")
-            for name in _ANSWERS
-        ),
-        ("in both", str(overlap)),
-        *((f"{name}, advice", health[name]["advice"]) for name in _ANSWERS),
+        *((use, f"{answer.verdict}: {answer.reason} [by {answer.basis}]") for use, answer in health.answers.items()),
+        ("in both", str(health.overlap)),
+        *((f"{use}, advice", answer.advice) for use, answer in health.answers.items()),
     ]

@@ -16,7 +16,7 @@ from kedge.cli.arguments import (
     add_spaces,
     probability,
 )
-from kedge.cli.page_options import add_labels, add_page, compare_with_gold, read_labels
+from kedge.cli.page_options import add_labels, add_page, compare_with_gold, read_labels, read_row_texts
 from kedge.cli.true_pairs import add_gold, add_known, describe_pairs, read_known
 
 
@@ -86,13 +86,14 @@ def run(arguments: argparse.Namespace) -> int:
         gold=compare_with_gold(arguments, discovery, x, y),
         rehearsal=rehearsal,
         labels=labels,
+        texts=read_row_texts(arguments, x, y),
         layout=arguments.layout is not None,
         run=str(arguments.run_folder),
         max_rows=arguments.rows,
     )
     if arguments.json:
         print_json(
-            {"out": str(arguments.out), "map": discovery.health_.map.verdict, "pairs": discovery.health_.pairs.verdict}
+            {"out": str(arguments.out)} | {use: answer.verdict for use, answer in discovery.health_.answers.items()}
         )
     else:
         print_page(arguments.out)

@@ -91,7 +91,7 @@ def _export_translation(arguments: argparse.Namespace, suffix: str) -> int:
         temporary.write_bytes(contents)
     note_length(discovery, arguments)
     if about["map_verdict"] != "ok":
-        note(f"the map of this run is {about['map_verdict']}: {discovery.health_.map.reason}")
+        note(f"for searching this run is {about['map_verdict']}: {discovery.health_.searching.reason}")
     dim_in, dim_out = translation.dims
     if arguments.json:
         described = {"out": str(arguments.out), "to": _KINDS[suffix], "bytes": len(contents)}

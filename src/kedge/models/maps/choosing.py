@@ -55,7 +55,8 @@ class ChosenMap:
     """A map, its family, a label that says more, and how a search with it does on pairs it was not fitted to.
 
     `mrr` is the mean reciprocal rank of a row's partner, `overlap` the share of its ten nearest that the partner has
-    too; both are None where there were too few pairs to measure them.
+    too; both are None where there were too few pairs to measure them. `tested` pairs were held out in turn; they are
+    known ones, or found ones, which are easier.
     """
 
     map: Map
@@ -63,11 +64,14 @@ class ChosenMap:
     label: str
     mrr: float | None = None
     overlap: float | None = None
+    tested: int = 0
+    by_known: bool = False
 
     @property
     def description(self) -> dict[str, Any]:
         """All but the map."""
-        return {"family": self.family, "kind": self.label, "mrr": self.mrr, "overlap": self.overlap}
+        scores = {"mrr": self.mrr, "overlap": self.overlap, "tested": self.tested, "by_known": self.by_known}
+        return {"family": self.family, "kind": self.label, **scores}
 
 
 def choose_map(
@@ -120,7 +124,7 @@ def choose_map(
     number, label = max(means, key=lambda which: float(means[which].sum()))
     mrr, overlap = means[number, label].tolist()
     best = next(found for found in everything[number].maps(None, families) if found.label == label)
-    return ChosenMap(best.map, best.family, best.label, mrr, overlap)
+    return ChosenMap(best.map, best.family, best.label, mrr, overlap, tested, certain)
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ function colouringsOf(data, hues) {
     },
     {
       name: "confidence", max: 1, scale: () => shades().map((shade, place) => [place, shade]),
-      value: (number, row) => (paired(number, row) ? (data.confidence[row] - lowest) / (1 - lowest) : null),
+      value: (number, row) => (paired(number, row) ? ((data.confidence[row] ?? 1) - lowest) / (1 - lowest) : null),
       legend: [{ text: `confidence from ${lowest.toFixed(2)} to 1`, colours: shades, holds: paired }, unmatched],
     },
     { name: "match", ...inGroups(["matched", "unmatched"], (number, row) => Number(!paired(number, row))) },

@@ -33,11 +33,22 @@ function pictured(key) {
   return both;
 }
 
+/* How sure a pair is that was found; one that was given is not a finding. */
+function sureness({ confidence }) {
+  return confidence === null ? "given as a seed" : `confidence ${confidence.toFixed(2)}`;
+}
+
 function keyButton(entry, onPick) {
   const button = document.createElement("button");
   button.type = "button";
   button.className = "key";
   button.append(pictured(entry.key));
+  if (entry.text) {
+    const text = document.createElement("small");
+    text.className = "text";
+    text.append(isolated(entry.text));
+    button.append(" ", text);
+  }
   button.addEventListener("click", () => onPick(entry));
   return button;
 }

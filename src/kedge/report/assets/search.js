@@ -63,7 +63,7 @@ class Search {
     document.getElementById("sought").replaceChildren(pictured(entry.key), ` in ${entry.side.toUpperCase()}`);
     const partner = document.getElementById("partner");
     if (entry.partner === null) partner.textContent = "It is unmatched.";
-    else partner.replaceChildren("Its partner: ", pictured(entry.partner), `, confidence ${entry.confidence.toFixed(2)}.`);
+    else partner.replaceChildren("Its partner: ", pictured(entry.partner), `, ${sureness(entry)}.`);
     SIDES.forEach((side, number) => {
       document.getElementById(`near-${side}`).replaceChildren(...lists[number].map((near) => {
         const item = document.createElement("li");

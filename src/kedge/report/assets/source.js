@@ -1,6 +1,6 @@
 "use strict";
 /* Where the page gets what it shows: packed inside the file, or, live, from the server that serves it.
-   Both have the same methods: `find(text)` returns entries {side, row, key, place, partner, confidence} (`place` is the number among
+   Both have the same methods: `find(text)` returns entries {side, row, key, place, partner, confidence, text} (`place` is the number among
    the rows drawn, or null), and `neighbours(entry)` a list of them for X and one for Y, with `percent`. */
 
 const SIDES = ["x", "y"];
@@ -75,8 +75,9 @@ class PackedSource {
 
   entry(number, row) {
     const partner = row < this.data.pairs ? this.data.keys[1 - number][row] : null;
-    const confidence = partner === null ? null : this.data.confidence[row];
-    return { side: SIDES[number], row, key: this.data.keys[number][row], place: row, partner, confidence };
+    const confidence = partner === null ? null : this.data.confidence[row] ?? null; // a seed has none
+    const text = this.data.texts?.[number][row];
+    return { side: SIDES[number], row, key: this.data.keys[number][row], place: row, partner, confidence, text };
   }
 }
 

@@ -220,7 +220,7 @@ class Spaces {
     this.lit = { number: SIDES.indexOf(entry.side), row: entry.place };
     this.plots.forEach((plot, number) => Plotly.relayout(plot, { annotations: this.notes(number) }));
     const parts = [pictured(entry.key), entry.partner === null ? ` (${entry.side.toUpperCase()}) is unmatched` : " = "];
-    if (entry.partner !== null) parts.push(pictured(entry.partner), ` (confidence ${entry.confidence.toFixed(2)})`);
+    if (entry.partner !== null) parts.push(pictured(entry.partner), ` (${sureness(entry)})`);
     if (entry.place === null) parts.push("; not among the rows shown");
     this.describe(...parts);
   }

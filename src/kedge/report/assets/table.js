@@ -6,7 +6,12 @@ const MINUTE = 60_000;
 const WORDS = new Intl.Collator(undefined, { numeric: true });
 
 function isFigure(column) {
-  return column === "confidence" || column === "rank";
+  return column === "confidence";
+}
+
+/* What rows say, by side and key, where a store keeps texts. */
+function textsOf({ keys, texts }) {
+  return texts && Object.fromEntries(SIDES.map((side, number) => [side, new Map(keys[number].map((key, row) => [key, texts[number][row]]))]));
 }
 
 class FoundTable {
@@ -15,6 +20,7 @@ class FoundTable {
     this.onChange = () => {};
     this.data = source.data;
     this.selected = null; // keys of X and of Y
+    this.texts = textsOf(source.data);
     this.tables = this.tablesOf(source.data);
     this.controls = document.getElementById("table-controls");
     this.controls.addEventListener("submit", (event) => event.preventDefault());
@@ -42,7 +48,6 @@ class FoundTable {
     return {
       pairs: { columns: ["x", "y", "confidence", ...judged], rows: pairs },
       anchors: { columns: ["x", "y", "confidence", "kind", ...judged], rows: anchors },
-      seeds: { columns: ["x", "y", "found", "rank", "verdict"], rows: data.seeds },
       unmatched: {
         columns: ["x", "y"],
         rows: [...data.keys[0].slice(data.pairs).map((key) => [key, ""]), ...data.keys[1].slice(data.pairs).map((key) => ["", key])],
@@ -112,12 +117,12 @@ class FoundTable {
     const line = document.createElement("tr");
     this.table.columns.forEach((name, column) => {
       const cell = document.createElement("td");
-      const side = { x: "x", y: "y", found: "y" }[name];
+      const side = SIDES.includes(name) ? name : null;
       if (isFigure(name)) {
         cell.className = "figure";
-        cell.textContent = name === "confidence" ? row[column].toFixed(4) : row[column].toLocaleString("en");
+        cell.textContent = row[column].toFixed(4);
       } else if (side && row[column]) {
-        cell.append(keyButton({ key: row[column] }, () => this.onPick(side, row[column])));
+        cell.append(keyButton({ key: row[column], text: this.texts?.[side].get(row[column]) }, () => this.onPick(side, row[column])));
       } else cell.textContent = row[column];
       line.append(cell);
     });

@@ -33,7 +33,7 @@ class Explorer:
     """Looks things up in a run and its two spaces, of any size, and answers in plain types; it changes nothing.
 
     An *entry* stands for a row: `side`, `row`, `key`, `place` (its number among the rows drawn, or None), and the key
-    and confidence of its partner, if it is in a pair.
+    of its partner, if it is in a pair, with the pair's confidence, which is None for a seed.
     """
 
     def __init__(
@@ -67,8 +67,10 @@ class Explorer:
             "x": {row: place for place, row in enumerate(self._sample.rows_x.tolist())},
             "y": {row: place for place, row in enumerate(self._sample.rows_y.tolist())},
         }
-        pairs = list(zip(discovery.pair_keys_, discovery.pair_confidence_.tolist(), strict=True))
-        self._partners: dict[Side, dict[str, tuple[str, float]]] = {
+        linked = discovery.linked_pairs()
+        confidences = linked.confidence[: linked.found].tolist() + [None] * (len(linked.keys) - linked.found)
+        pairs = list(zip(linked.keys, confidences, strict=True))
+        self._partners: dict[Side, dict[str, tuple[str, float | None]]] = {
             "x": {left: (right, confidence) for (left, right), confidence in pairs},
             "y": {right: (left, confidence) for (left, right), confidence in pairs},
         }

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from kedge.estimators import AnchorDiscovery
 from kedge.report.figures.curves import Curve, expected_precision, rounds_of
 from kedge.report.page.gold_section import GoldComparison, reliability_data
+from kedge.report.page.row_texts import RowTexts
 from kedge.report.picture.neighbourhoods import Near, Neighbourhoods, Side
 from kedge.report.picture.projection import VIEWS, Places, Sample, project_to_plane
 from kedge.report.picture.row_groups import groups_by_cluster, groups_by_label
@@ -31,18 +32,24 @@ def data_of(
     sample: Sample,
     gold: GoldComparison | None,
     labels: Mapping[str, str] | None = None,
+    texts: RowTexts | None = None,
 ) -> dict[str, Any]:
-    """What the scripts draw and search; keys are listed in the order of the sample, `labels` are by key."""
+    """What the scripts draw and search; keys are listed in the order of the sample, `labels` are by key.
+
+    The first rows of either side are pairs: found ones, of which there are as many as confidences, and then seeds.
+    """
     projection = project_to_plane(discovery, x, y, sample)
     keys_x, keys_y, pairs = projection.keys_x, projection.keys_y, projection.pairs
     groups = {"label": groups_by_label(labels, keys_x, keys_y)} if labels else {}
     groups["cluster"] = groups_by_cluster(discovery, x.take(sample.rows_x), y.take(sample.rows_y))
     judge = gold.truth.judge if gold else None
+    found = sample.pair_numbers[sample.pair_numbers < len(discovery.pairs_)]
     return {
         "keys": [keys_x, keys_y],
         "pairs": pairs,
-        "confidence": _rounded(discovery.pair_confidence_[sample.pair_numbers]),
-        "right": [judge(pair) for pair in zip(keys_x[:pairs], keys_y, strict=False)] if judge else None,
+        "confidence": _rounded(discovery.pair_confidence_[found]),
+        "texts": texts and [[texts.of("x", key) for key in keys_x], [texts.of("y", key) for key in keys_y]],
+        "right": [judge(pair) for pair in zip(keys_x[: len(found)], keys_y, strict=False)] if judge else None,
         "views": [
             {"name": view, "places": as_whole_numbers(places, shared=view != VIEWS[0])}
             for view, places in projection.views.items()
@@ -55,16 +62,6 @@ def data_of(
                 discovery.anchor_keys_,
                 _rounded(discovery.anchor_confidence_),
                 discovery.anchor_is_seed_.tolist(),
-                strict=True,
-            )
-        ],
-        "seeds": [
-            [left, right, found, rank, "looks wrong" if suspect else "" if found == right else "differs"]
-            for (left, right), found, rank, suspect in zip(
-                discovery.seed_keys_,
-                discovery.seed_found_keys_,
-                discovery.seed_rank_.tolist(),
-                discovery.seed_is_suspect_.tolist(),
                 strict=True,
             )
         ],

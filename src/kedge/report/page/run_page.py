@@ -11,6 +11,7 @@ from typing import Any
 from kedge.estimators import AnchorDiscovery
 from kedge.report.page.gold_section import GoldComparison
 from kedge.report.page.rendering import as_json, asset, plotly_script, render, require_page_target, require_plotly
+from kedge.report.page.row_texts import RowTexts
 from kedge.report.page.run_data import data_of, layout_view, neighbours_of
 from kedge.report.page.run_words import words_of
 from kedge.report.picture.neighbourhoods import Neighbourhoods
@@ -50,6 +51,7 @@ def write_report(
     gold: GoldComparison | None = None,
     rehearsal: Rehearsal | None = None,
     labels: Mapping[str, str] | None = None,
+    texts: RowTexts | None = None,
     layout: bool = False,
     run: str = "RUN",
     max_rows: int = MAX_ROWS,
@@ -68,6 +70,8 @@ def write_report(
         What searches would lose if X's model replaced Y's.
     labels : mapping, optional
         Labels by key, of rows of X, Y or both, that points can be coloured by.
+    texts : RowTexts, optional
+        What the rows say, shown beside keys that are mere ids.
     layout : bool
         Whether to show both spaces by t-SNE too, which takes a minute or more for many rows.
     run : str
@@ -79,13 +83,13 @@ def write_report(
     require_page_target(path)
     discovery, x, y = discovery.in_texts(x, y)
     sample = draw_sample(discovery, x, y, max_rows)
-    data = data_of(discovery, x, y, sample, gold, labels)
+    data = data_of(discovery, x, y, sample, gold, labels, texts)
     drawn_x, drawn_y = x.take(sample.rows_x), y.take(sample.rows_y)
     if layout:
         data["views"].append(layout_view(lay_out(discovery, drawn_x, drawn_y)))
     near = neighbours_of(Neighbourhoods(discovery, drawn_x, drawn_y), (len(drawn_x), len(drawn_y)))
     page = _render(
-        words_of(discovery, x, y, sample, gold, run, rehearsal),
+        words_of(discovery, x, y, sample, gold, run, rehearsal, texts),
         live=False,
         policy=_SEALED,
         contents=_packed(as_json(data)),

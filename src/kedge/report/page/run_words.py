@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,8 @@ from kedge.estimators import AnchorDiscovery
 from kedge.estimators.persistence import settings_of
 from kedge.report.page.gold_section import GoldComparison, gold_words
 from kedge.report.page.rehearsal_section import rehearsal_words
+from kedge.report.page.row_texts import RowTexts
+from kedge.report.page.seed_section import seed_words
 from kedge.report.picture.projection import Sample
 from kedge.spaces import Embeddings
 from kedge.tasks import Rehearsal, as_percent
@@ -27,28 +28,30 @@ def words_of(
     gold: GoldComparison | None,
     run: str,
     rehearsal: Rehearsal | None = None,
+    texts: RowTexts | None = None,
 ) -> dict[str, Any]:
     """The words and figures, for the template; `run` is where the run folder is."""
-    pairs = len(discovery.pairs_)
-    rows = [pairs + len(unmatched) for unmatched in (discovery.x_.unmatched_keys, discovery.y_.unmatched_keys)]
+    pairs, linked = len(discovery.pairs_), len(discovery.linked_pairs().keys)
+    rows = [linked + len(unmatched) for unmatched in (discovery.x_.unmatched_keys, discovery.y_.unmatched_keys)]
+    shown = texts or RowTexts({}, {})
     return {
         "version": discovery.provenance_.get("kedge", __version__),
         "names": [Path(space.source).name for space in (x, y)],
         "sizes": [f"{count:,} x {space.dim}" for count, space in zip(rows, (x, y), strict=True)],
-        "health": asdict(discovery.health_),
+        "answers": discovery.health_.answers,
         "overlap": discovery.health_.overlap,
         "numbers": [
-            ("pairs found", f"{pairs:,}", f"of {rows[0]:,} rows of X and {rows[1]:,} of Y"),
+            ("pairs found", f"{pairs:,}", _besides(discovery, rows)),
             (
                 "expected precision",
                 as_percent(float(discovery.pair_confidence_.mean()) if pairs else None),
-                "mean confidence of these pairs",
+                "mean confidence of the found pairs",
             ),
             ("anchors", f"{len(discovery.anchors_x_):,}", f"{int(discovery.anchor_is_seed_.sum())} of them seeds"),
             ("seeds", f"{len(discovery.seeds_):,}", _about_seeds(discovery)),
         ],
         "sample_pairs": [
-            (left, right, f"{confidence:.2f}")
+            (shown.of("x", left) or left, shown.of("y", right) or right, f"{confidence:.2f}")
             for (left, right), confidence in zip(
                 discovery.pair_keys_[:_SAMPLE_PAIRS], discovery.pair_confidence_[:_SAMPLE_PAIRS].tolist(), strict=True
             )
@@ -58,17 +61,23 @@ def words_of(
         "gold": gold_words(gold) if gold else None,
         "rehearsal": rehearsal_words(rehearsal) if rehearsal else None,
         "has_seeds": len(discovery.seeds_) > 0,
+        "seeds": seed_words(discovery, shown),
         "has_pairs": pairs > 0,
         "commands": _commands(run, x.source, y.source),
         "cite": _settings_to_cite(discovery),
     }
 
 
+def _besides(discovery: AnchorDiscovery, rows: list[int]) -> str:
+    seeds = f"besides the {len(discovery.seeds_):,} seeds, " if len(discovery.seeds_) else ""
+    return f"{seeds}in {rows[0]:,} rows of X and {rows[1]:,} of Y"
+
+
 def _about_seeds(discovery: AnchorDiscovery) -> str:
-    suspects = int(discovery.seed_is_suspect_.sum())
     if not len(discovery.seeds_):
-        return "none were needed" if discovery.health_.map.verdict == "ok" else "none were given"
-    return {0: "none looks wrong", 1: "1 of them looks wrong"}.get(suspects, f"{suspects} of them look wrong")
+        return "none were needed" if discovery.health_.searching.verdict == "ok" else "none were given"
+    contradicted = int((discovery.seed_opinion_ == "contradicted").sum())
+    return f"{contradicted or 'none'} of them contradicted"
 
 
 def _commands(run: str, x: str, y: str) -> list[tuple[str, str]]:

@@ -20,8 +20,8 @@ Places = tuple[NDArray[np.float32], NDArray[np.float32]]
 
 @dataclass(frozen=True)
 class Sample:
-    """Some rows of X (n,) and of Y (m,) to draw. The first p of either side are partners of each other: the pairs of a
-    run with these numbers (p,). The others are unmatched.
+    """Some rows of X (n,) and of Y (m,) to draw. The first p of either side are partners of each other: those of a
+    run's linked pairs, found ones first and then seeds, that have these numbers (p,). The others are unmatched.
     """
 
     rows_x: NDArray[np.int64]
@@ -40,10 +40,10 @@ def draw_sample(
     def drawn(count: int, wanted: int) -> NDArray[np.int64]:
         return np.sort(chance.permutation(count)[:wanted])
 
-    found = len(discovery.pairs_)
-    smaller = found + min(len(discovery.x_.unmatched_keys), len(discovery.y_.unmatched_keys))
-    numbers = drawn(found, math.ceil(found * max_rows / smaller))
-    pairs = [discovery.pair_keys_[number] for number in numbers]
+    linked = discovery.linked_pairs().keys
+    smaller = len(linked) + min(len(discovery.x_.unmatched_keys), len(discovery.y_.unmatched_keys))
+    numbers = drawn(len(linked), math.ceil(len(linked) * max_rows / smaller))
+    pairs = [linked[number] for number in numbers]
     unmatched_x, unmatched_y = (
         [unmatched[place] for place in drawn(len(unmatched), max_rows - len(pairs))]
         for unmatched in (discovery.x_.unmatched_keys, discovery.y_.unmatched_keys)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import suppress
 
 import numpy as np
@@ -11,7 +12,7 @@ from kedge.spaces.embeddings import Embeddings
 from kedge.spaces.selection import Selection
 from kedge.spaces.stores.address import Address
 from kedge.spaces.stores.registry import open_store
-from kedge.spaces.stores.store import NO_ID, Batch, Description
+from kedge.spaces.stores.store import DOCUMENT, NO_ID, Batch, Description
 
 _ROWS = 2000
 
@@ -38,6 +39,18 @@ def read_space(address: Address, selection: Selection) -> Embeddings:
     if not keys and selection.keys is not None:
         raise InputError(f"{address}: none of the {len(selection.keys)} wanted keys is in it")
     return Embeddings(keys, vectors[: len(keys)], str(address))
+
+
+def read_texts(address: Address, keys: Collection[str]) -> dict[str, str]:
+    """The texts that a store keeps beside the rows with these keys, by key; rows without one are left out."""
+    wanted, texts = set(keys), {}
+    with open_store(address) as store:
+        for batch in store.read(_ROWS):
+            for name, payload in zip(batch.ids, batch.payloads, strict=True):
+                text = payload.get(DOCUMENT)
+                if isinstance(text, str) and str(name) in wanted:
+                    texts[str(name)] = text
+    return texts
 
 
 def write_space(space: Embeddings, address: Address) -> None:

@@ -16,7 +16,7 @@ from kedge.tasks.evaluation import Truth, as_percent
 from kedge.tasks.run_comparison.agreement import Disagreement, PairAgreement, Partners
 from kedge.tasks.run_comparison.trust import GoldScore, RunSummary, Trust, trust_by_gold, trust_by_health
 
-RUN_COLUMNS = ("run", "map", "pairs", "found", "expected precision", "agreement", "anchors", "seeds", "seconds")
+RUN_COLUMNS = ("run", "searching", "pairs", "found", "expected precision", "agreement", "anchors", "seeds", "seconds")
 """The headers of a table of runs."""
 
 GOLD_COLUMNS = ("precision", "recall")
@@ -55,7 +55,7 @@ class RunComparison:
         return [
             (
                 run.name,
-                *(f"{answer.verdict} {answer.score:.2f}" for answer in (run.health.map, run.health.pairs)),
+                *(answer.verdict for answer in (run.health.searching, run.health.pairs)),
                 f"{run.pairs:,}",
                 as_percent(run.expected_precision),
                 as_percent(run.agreement),
@@ -158,10 +158,11 @@ def _keys(run: AnchorDiscovery, side: str) -> list[str]:
     """The keys of X or of Y, in the order of the rows."""
     place = "XY".index(side)
     unmatched = run.x_.unmatched_keys if side == "X" else run.y_.unmatched_keys
-    keys = np.empty(len(run.pairs_) + len(unmatched), dtype=object)
+    linked = run.linked_pairs()
+    keys = np.empty(len(linked.keys) + len(unmatched), dtype=object)
     in_pairs = np.zeros(len(keys), dtype=bool)
-    in_pairs[run.pairs_[:, place]] = True
-    keys[run.pairs_[:, place]] = [pair[place] for pair in run.pair_keys_]
+    in_pairs[linked.rows[:, place]] = True
+    keys[linked.rows[:, place]] = [pair[place] for pair in linked.keys]
     keys[~in_pairs] = unmatched
     return keys.tolist()
 
@@ -186,8 +187,7 @@ def _summary(
 
 
 def _gold_score(run: AnchorDiscovery, truth: Truth) -> GoldScore:
-    found = {left for left, _ in truth.pairs.intersection(run.pair_keys_)}
-    return GoldScore(truth.share_right(run.pair_keys_), len(found) / len(truth.known))
+    return GoldScore(truth.share_right(run.pair_keys_), truth.share_found(run.pair_keys_, run.seed_keys_))
 
 
 def _settings_that_differ(runs: Iterable[AnchorDiscovery]) -> dict[str, tuple[Any, ...]]:

@@ -21,7 +21,7 @@ _MIN_PRECISION = 0.5
 
 class GoldScore(NamedTuple):
     """By gold pairs: the share of a run's pairs that are right (None where that is not known of any), and the share of
-    the rows of X with a gold partner that are in a right pair.
+    the rows of X with a gold partner, and in no seed, that are in a right pair.
     """
 
     precision: float | None

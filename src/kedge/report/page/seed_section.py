@@ -1,0 +1,40 @@
+"""What the page shows of the seeds, apart from what was found: what the run thinks of each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kedge.estimators import AnchorDiscovery
+from kedge.judging.health import SEED_OPINIONS
+from kedge.report.page.row_texts import RowTexts
+
+_MAX_ROWS = 100
+
+
+def seed_words(discovery: AnchorDiscovery, texts: RowTexts) -> dict[str, Any]:
+    """For the template: how many seeds the run has which opinion of, and a table, the most doubtful first."""
+    opinions = discovery.seed_opinion_.tolist()
+    seeds = zip(
+        discovery.seed_keys_,
+        opinions,
+        discovery.seed_rank_.tolist(),
+        discovery.seed_found_keys_,
+        discovery.seed_is_suspect_.tolist(),
+        strict=True,
+    )
+    doubtful = sorted(seeds, key=lambda seed: -seed[2])
+    return {
+        "counts": [(opinion, opinions.count(opinion)) for opinion in SEED_OPINIONS if opinion in opinions],
+        "set_aside": int(discovery.seed_is_suspect_.sum()),
+        "rows": [
+            {
+                "x": texts.of("x", str(left)) or left,
+                "y": texts.of("y", str(right)) or right,
+                "opinion": opinion + (", set aside" if suspect else ""),
+                "rank": f"{rank:g}",
+                "found": texts.of("y", str(found)) or found,
+            }
+            for (left, right), opinion, rank, found, suspect in doubtful[:_MAX_ROWS]
+        ],
+        "more": max(len(doubtful) - _MAX_ROWS, 0),
+    }
