@@ -13,7 +13,9 @@ from kedge.tasks.rehearsal import (
     DirectionResult,
     QueryCluster,
     Rehearsal,
+    Relevance,
     SearchMetrics,
+    read_relevance,
     rehearse,
 )
 from kedge.tasks.retrieval_quality import RetrievalScores, neighbour_scores, retrieval_scores, shared_scores
@@ -36,6 +38,7 @@ __all__ = [
     "Neighbour",
     "QueryCluster",
     "Rehearsal",
+    "Relevance",
     "RetrievalScores",
     "RunComparison",
     "SearchMetrics",
@@ -54,6 +57,7 @@ __all__ = [
     "gold_by_key",
     "keys_of_runs",
     "neighbour_scores",
+    "read_relevance",
     "rehearse",
     "reliability",
     "retrieval_scores",
