@@ -12,7 +12,7 @@ import pytest
 from kedge import AnchorDiscovery, Embeddings, InputError, read_relevance, rehearse, write_embeddings
 from kedge.cli.main import main
 from kedge.spaces.pairs import write_table
-from kedge.tasks.rehearsal import JUDGED_METRIC_NAMES, make_proxies
+from kedge.tasks.rehearsal import JUDGED_METRIC_NAMES, Relevance, make_proxies
 
 
 def unit(rows):
@@ -47,6 +47,14 @@ def judged(change, **more):
     pairs = [(key, key) for key in change.new.keys]
     options = {"queries": change.queries, "relevant": change.relevant, "queries_old": change.queries_old} | more
     return rehearse(change.discovery, change.new, change.old, pairs, device="cpu", **options)
+
+
+def read_all(change):
+    """All judgements, as they are read from a file."""
+    queries, texts, grades = zip(
+        *((query, text, grade) for query, some in change.relevant.items() for text, grade in some.items()), strict=True
+    )
+    return Relevance(change.queries.rows(queries), change.old.rows(texts), np.asarray(grades), {})
 
 
 def plain(vectors, index, keys, relevant, names):
@@ -236,6 +244,10 @@ def test_bad_arguments_are_refused(change):
         judged(change, relevant=[("q0",)])
     with pytest.raises(InputError, match="relevant, number 1: a grade is a whole number"):
         judged(change, relevant=[("q0", "t0", -2)])
+    few = change.queries.take(range(20))
+    for queries, index in ((few, change.old), (change.queries, change.old.take(range(150)))):
+        with pytest.raises(InputError, match="relevant: was read for other queries or another index"):
+            rehearse(change.discovery, change.new, index, queries=queries, relevant=read_all(change), device="cpu")
     few = change.queries_old.take(range(100))
     with pytest.raises(InputError, match="asked-old.npz: lacks 20 of the 120 queries of asked.npz, the first is 'q0'"):
         judged(change, queries_old=few)

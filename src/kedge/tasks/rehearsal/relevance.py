@@ -73,6 +73,8 @@ def read_relevance(path: str | Path, queries: SpaceLike, y: SpaceLike, *, strict
 def as_relevance(given: RelevanceLike, queries: Embeddings, y: Embeddings) -> Relevance:
     """Judgements in any of their forms; what is not there is skipped and counted."""
     if isinstance(given, Relevance):
+        if given.queries.max() >= len(queries) or given.rows.max() >= len(y):
+            raise InputError("relevant: was read for other queries or another index; read it again with these")
         return given
     return _collect(_listed(given), queries, y, "relevant", strict=False)
 
