@@ -1,7 +1,8 @@
 """Stand-ins for queries where there are none: of each text of the index its title, or a sentence from its middle.
 
 The text that a stand-in is taken from is what it should find. Where that text was encoded whole, the stand-in is a part
-of it, so that it finds it more easily than a question would; that flatters still, but less than the text itself does.
+of it and finds it nearly as easily as the text itself would, so that it flatters nearly as much (`benchmarks/queries.py`
+measures it); where only a summary was encoded, a sentence from elsewhere is as good as a query.
 """
 
 from __future__ import annotations
