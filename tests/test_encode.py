@@ -300,6 +300,11 @@ def test_encode_text_with_transformers(roberta, tmp_path, capsys):
     space = read_embeddings(tmp_path / "out.safetensors")
     assert space.keys == [str(row) for row in range(6)]
     np.testing.assert_allclose(space.vectors, direct(roberta, TEXTS, "cls"), atol=1e-5)
+    prefix = f"{TEXTS[0]} "
+    assert run_json(capsys, *arguments, "--pooling", "cls", "--prefix", prefix, "--device", "cpu")["rows"] == 6
+    asked = read_embeddings(tmp_path / "out.safetensors").vectors
+    np.testing.assert_allclose(asked, direct(roberta, [prefix + text for text in TEXTS], "cls"), atol=1e-5)
+    assert not np.allclose(asked, space.vectors, atol=1e-3)
     assert run_json(capsys, *arguments, "--limit", "2")["rows"] == 2  # mean by default
     np.testing.assert_allclose(
         read_embeddings(tmp_path / "out.safetensors").vectors, direct(roberta, TEXTS[:2], "mean"), atol=1e-5

@@ -129,11 +129,12 @@ def test_pairs_that_the_run_has_learnt_from_are_reported(fitted, words, turned):
     x, y = words
     result = rehearse(fitted, x, y, gold_by_key(x, y), device="cpu")
     assert result.found == len(set(fitted.pair_keys_) & {(key, key) for key in x.keys} - set(fitted.seed_keys_))
-    (remark,) = result.remarks
+    flattery, remark = result.remarks
+    assert "such figures flatter" in flattery
     assert f"The run found {result.found} of these pairs itself" in remark
     discovery = copy(turned[0])
     discovery.pair_keys_ = []
-    assert rehearse(discovery, *turned[1:], gold_by_key(*turned[1:]), device="cpu").remarks == ()
+    assert rehearse(discovery, *turned[1:], gold_by_key(*turned[1:]), device="cpu").remarks == (flattery,)
 
 
 def test_arrays_do_as_well(turned):
@@ -155,7 +156,9 @@ def test_the_lowest_is_over_the_directions_asked_for(fitted, words):
     lowest = result.lowest("self_recall_1", "index")
     assert lowest == ("self_recall_1", "translated_index", index.self_recall_1.estimate)
     assert result.lowest("ndcg").value == min(each.ndcg.estimate for each in (queries, index, given))
-    with pytest.raises(InputError, match="metric must be one of self_recall_1, .*, overlap, ndcg, got 'mrr'"):
+    with pytest.raises(
+        InputError, match="metric must be one of self_recall_1, .*, overlap, ndcg, .*judged_ndcg, got 'mrr'"
+    ):
         result.lowest("mrr")
     with pytest.raises(InputError, match="direction must be one of both, queries, index, got 'across'"):
         result.lowest(direction="across")
@@ -331,7 +334,8 @@ def test_the_command_prints_both_directions_and_the_worst_kinds(run_files, tmp_p
         "translated queries", "translated index", "translated index, your queries",
     ]  # fmt: skip
     assert lines[2].count(" to ") == 4
-    assert "of these pairs itself" in lines[5]
+    assert "texts of the index, not what people ask" in lines[5]
+    assert "of these pairs itself" in lines[6]
     for direction in ("translated queries", "translated index", "translated index, your queries"):
         assert f"\n{direction}, worst first" in output
     assert lines[-1].startswith("passed: self-recall@10 of ")

@@ -24,7 +24,15 @@ if TYPE_CHECKING:
     from kedge.solving.schedule import Schedule
     from kedge.solving.steps import Step
     from kedge.spaces import Embeddings, read_embeddings, read_pairs, write_embeddings
-    from kedge.tasks import Rehearsal, RetrievalScores, Stitcher, StitchScores, rehearse, retrieval_scores
+    from kedge.tasks import (
+        Rehearsal,
+        RetrievalScores,
+        Stitcher,
+        StitchScores,
+        read_relevance,
+        rehearse,
+        retrieval_scores,
+    )
 
 _HOME = {
     "AnchorDiscovery": "kedge.estimators",
@@ -47,6 +55,7 @@ _HOME = {
     "load_translator": "kedge.runs.translators",
     "read_embeddings": "kedge.spaces",
     "read_pairs": "kedge.spaces",
+    "read_relevance": "kedge.tasks",
     "rehearse": "kedge.tasks",
     "retrieval_scores": "kedge.tasks",
     "write_embeddings": "kedge.spaces",
@@ -74,6 +83,7 @@ __all__ = [
     "load_translator",
     "read_embeddings",
     "read_pairs",
+    "read_relevance",
     "rehearse",
     "retrieval_scores",
     "write_embeddings",

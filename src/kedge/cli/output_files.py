@@ -67,7 +67,7 @@ def _files_read(value: object) -> Iterator[Path]:
         return
     if isinstance(value, Address):
         named = [Path(value.place), key_file(Path(value.place))]
-    elif isinstance(value, str | Path):
+    elif isinstance(value, str | Path) and str(value) not in ("", "."):
         named = files_read(Path(value))
     else:
         return

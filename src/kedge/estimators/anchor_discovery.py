@@ -20,6 +20,7 @@ from kedge.estimators.fitted import FittedDiscovery
 from kedge.estimators.inputs import RandomState, as_random_state
 from kedge.estimators.pair_inputs import PairsLike
 from kedge.estimators.persistence import contents_of, settings_of
+from kedge.estimators.query_fitting import translation_of_queries
 from kedge.judging.judge import Judgement, LabelFreeJudge
 from kedge.matching import DEFAULT_BUDGET, Precision, Problem, exact_is_quick, using_precision
 from kedge.models.anchors import AnchorChoice, choose_anchors
@@ -132,6 +133,9 @@ class AnchorDiscovery(FittedDiscovery):
     map_scores_ : dict
         For "map" and "map_back" the family and kind that was chosen, and on pairs it was not fitted to the mean
         reciprocal rank of the partner (`mrr`) and the share of the ten nearest rows that it has too (`overlap`).
+    queries_ : QueryTranslation or None
+        How queries are translated, where `fit` was given some: the `kind` of translation, and how well translated
+        queries agree with X's own model, with it (`agreement`) and with one map for all (`agreement_of_one_map`).
     whitening_ : float
         The strength to which the spaces were whitened.
     health_ : Health
@@ -202,6 +206,8 @@ class AnchorDiscovery(FittedDiscovery):
         y: SpaceLike,
         seeds: PairsLike = None,
         anchors: Iterable[Key] | ArrayLike | None = None,
+        *,
+        queries: SpaceLike | None = None,
     ) -> AnchorDiscovery:
         """Discover anchors and pairs.
 
@@ -218,9 +224,13 @@ class AnchorDiscovery(FittedDiscovery):
             numbers: in a space whose keys are whole numbers themselves, a whole number is always a key.
         anchors : keys or rows of X, optional
             The anchors to use instead of choosing `n_anchors`.
+        queries : space (q, dx), optional
+            Vectors of queries by X's model, at least 20; nobody needs to know what they should find. Queries differ
+            from passages as a kind, so they get a translation of their own where that helps:
+            `translate(..., kind="query")`. Neither the pairs nor the map for other rows depend on them.
         """
         check_parameters(self)
-        given = gather_inputs(self, x, y, seeds, anchors)
+        given = gather_inputs(self, x, y, seeds, anchors, queries)
         device = resolve_device(self.device)
         self.random_state_ = as_random_state(self.random_state)
         generator = torch.Generator().manual_seed(self.random_state_)
@@ -249,6 +259,9 @@ class AnchorDiscovery(FittedDiscovery):
         self._learn_maps(findings, loaded_x.axes, loaded_y.axes)
         self._learn_sides(given, findings, loaded_x, loaded_y)
         self._name(given.x, given.y)
+        self.queries_ = None
+        if given.queries is not None:
+            self.queries_ = translation_of_queries(self, given.x, given.y, given.queries)
         self.provenance_ = {}
         self._spaces = (given.x, given.y)
         return self

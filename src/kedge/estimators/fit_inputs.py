@@ -13,6 +13,7 @@ from kedge.estimators.inputs import as_anchor_rows
 from kedge.estimators.pair_inputs import PairsLike, as_seed_rows
 from kedge.matching import require_budget
 from kedge.models.anchors import anchor_count
+from kedge.models.query_map import MIN_QUERIES
 from kedge.spaces import Embeddings
 from kedge.spaces.conversion import SpaceLike, as_space
 from kedge.spaces.embeddings import Key
@@ -24,13 +25,17 @@ _MIN_SEEDS = {("alternate", "seeds"): 0, ("paper", "seeds"): 3, ("paper", "rando
 
 
 class FitInputs(NamedTuple):
-    """Two spaces, seeds as rows (s, 2), and the anchors: rows (a,) of X, or None, and how many there are to be."""
+    """Two spaces, seeds as rows (s, 2), and the anchors: rows (a,) of X, or None, and how many there are to be.
+
+    The `queries` are rows of X's model too, which nothing but their own translation is learned from.
+    """
 
     x: Embeddings
     y: Embeddings
     seeds: NDArray[np.int64]
     anchors: NDArray[np.int64] | None
     n_anchors: int
+    queries: Embeddings | None = None
 
 
 def check_parameters(given: AnchorDiscovery) -> None:
@@ -60,12 +65,14 @@ def gather_inputs(
     y: SpaceLike,
     seeds: PairsLike,
     anchors: Iterable[Key] | ArrayLike | None,
+    queries: SpaceLike | None = None,
 ) -> FitInputs:
     """What `fit` was given, as spaces and rows."""
     space_x, space_y = as_space(x, "x"), as_space(y, "y")
     for space in (space_x, space_y):
         if space.dim < 2:
             raise InputError(f"{space.source}: at least 2 dimensions are needed, a direction has none to differ in")
+    asked = None if queries is None else as_queries(queries, space_x)
     smaller = min(len(space_x), len(space_y))
     require_budget(discovery.memory_budget, max(len(space_x), len(space_y)))
     seed_rows = as_seed_rows(seeds, space_x, space_y, _MIN_SEEDS[discovery.method, discovery.init])
@@ -73,6 +80,22 @@ def gather_inputs(
         raise InputError("schedule: there is nothing to start from; give seeds, or a Schedule with fingerprints=True")
     if anchors is None:
         count = anchor_count(discovery.n_anchors, smaller, "n_anchors")
-        return FitInputs(space_x, space_y, seed_rows, None, count)
+        return FitInputs(space_x, space_y, seed_rows, None, count, asked)
     anchor_rows = as_anchor_rows(anchors, space_x)
-    return FitInputs(space_x, space_y, seed_rows, anchor_rows, anchor_count(len(anchor_rows), smaller, "anchors"))
+    count = anchor_count(len(anchor_rows), smaller, "anchors")
+    return FitInputs(space_x, space_y, seed_rows, anchor_rows, count, asked)
+
+
+def as_queries(queries: SpaceLike, x: Embeddings) -> Embeddings:
+    """Queries (q, dx) by X's model, of which there must be enough to know them as a kind."""
+    asked = as_space(queries, "queries")
+    if asked.dim != x.dim:
+        raise InputError(
+            f"{asked.source}: has {asked.dim} dimensions, X ({x.source}) has {x.dim}; encode queries by X's model"
+        )
+    if len(asked) < MIN_QUERIES:
+        raise InputError(
+            f"{asked.source}: holds {len(asked)} queries, at least {MIN_QUERIES} are needed to know them as a kind; "
+            "give more, or none"
+        )
+    return asked

@@ -20,9 +20,10 @@ from kedge.judging.health import Health
 from kedge.matching import CandidateRecall, Precision
 from kedge.models.maps.protocol import Map
 from kedge.models.pair_model import PairModel
+from kedge.models.query_map import QueryTranslation
 from kedge.models.side import Side
 from kedge.models.translator import TranslationStep, Translator
-from kedge.runs.translators import Scale, require_scale
+from kedge.runs.translators import Kind, Scale, require_kind, require_scale
 from kedge.solving.steps import Step
 from kedge.spaces.conversion import SpaceLike, as_space
 from kedge.spaces.embeddings import Embeddings, Key, texts_of
@@ -71,6 +72,7 @@ class FittedDiscovery(Parameters):
     map_: Map
     map_back_: Map
     map_scores_: dict[str, Any]
+    queries_: QueryTranslation | None
     whitening_: float
     health_: Health
     candidate_recall_: CandidateRecall | None
@@ -94,23 +96,30 @@ class FittedDiscovery(Parameters):
         self._check_fitted()
         return self.x_.relative(vectors)
 
-    def translate(self, vectors: SpaceLike, *, back: bool = False, scale: Scale = "unit") -> NDArray[np.float32]:
+    def translate(
+        self, vectors: SpaceLike, *, back: bool = False, scale: Scale = "unit", kind: Kind = "text"
+    ) -> NDArray[np.float32]:
         """Vectors (k, dx) of X in Y's space (k, dy), to search an index of Y's own vectors with, by cosine.
 
         With `back` vectors (k, dy) of Y in X's space. They have unit length, or with `scale="raw"` the mean length of
         the target's vectors, for an index of those as they are that compares by distance (L2). One vector (dx,), such
         as a query, becomes one (dy,).
+
+        With `kind="query"` vectors of X are translated as queries are, if `fit` was given some.
         """
         self._check_fitted()
         source = self.y_ if back else self.x_
-        return self.translator(back=back, scale=scale)(source.as_vectors(vectors))
+        return self.translator(back=back, scale=scale, kind=kind)(source.as_vectors(vectors))
 
-    def translator(self, *, back: bool = False, scale: Scale = "unit") -> Translator:
+    def translator(self, *, back: bool = False, scale: Scale = "unit", kind: Kind = "text") -> Translator:
         """What `translate` does to vectors, as a part that needs NumPy only and can be followed by another."""
         self._check_fitted()
         require_scale(scale)
+        require_kind(kind, back=back, known=self.queries_ is not None)
         source, target = (self.y_, self.x_) if back else (self.x_, self.y_)
         step = TranslationStep(source.normaliser, self.map_back_ if back else self.map_, target.normaliser)
+        if kind == "query" and self.queries_ is not None:
+            step = self.queries_.step
         return Translator((step,), target.mean_norm if scale == "raw" else 1.0)
 
     # -- its tables, and its keys -----------------------------------------------------------------

@@ -15,10 +15,12 @@ from kedge.errors import InputError
 from kedge.judging.health import SEED_OPINIONS
 from kedge.matching import CandidateRecall
 from kedge.models.pair_model import PairModel
+from kedge.models.query_map import QueryTranslation
 from kedge.models.side import Side
 from kedge.runs.description import FORMAT, NAME
 from kedge.runs.folder import RunContents, read_run
 from kedge.runs.tables import Tables
+from kedge.runs.translators import query_step
 from kedge.storage.schema import Count, Share, Within, restore
 
 if TYPE_CHECKING:
@@ -80,6 +82,9 @@ def contents_of(discovery: AnchorDiscovery) -> RunContents:
         "whitening_x": x.whitening,
         "whitening_y": y.whitening,
     }
+    queries = discovery.queries_
+    if queries is not None:
+        arrays |= {"center_query": queries.step.source.center, "center_query_target": queries.step.target.center}
     keys: Any = discovery  # they are texts
     tables = Tables(
         keys.anchor_keys_,
@@ -90,7 +95,8 @@ def contents_of(discovery: AnchorDiscovery) -> RunContents:
         list(keys.y_.unmatched_keys),
     )
     kept = {name: array for name, array in arrays.items() if array is not None}
-    return RunContents(_stored(discovery), kept, discovery.map_, discovery.map_back_, tables)
+    map_query = None if queries is None else queries.step.map
+    return RunContents(_stored(discovery), kept, discovery.map_, discovery.map_back_, tables, map_query)
 
 
 def load(folder: str | Path) -> AnchorDiscovery:
@@ -116,6 +122,9 @@ def load(folder: str | Path) -> AnchorDiscovery:
         discovery.candidate_recall_ = CandidateRecall(**figures)
     discovery.map_, discovery.map_back_ = contents.map, contents.map_back
     discovery.map_scores_, discovery.whitening_ = asdict(run.maps), run.whitening
+    discovery.queries_ = None
+    if run.queries is not None and contents.map_query is not None:
+        discovery.queries_ = QueryTranslation(query_step(arrays, contents.map_query), **asdict(run.queries))
     discovery.provenance_ = {name: contents.stored[name] for name in _PROVENANCE if name in contents.stored}
     for name in ("anchors_x", "anchors_y", "anchor_confidence", "anchor_is_seed", "seeds", "seed_is_suspect"):
         setattr(discovery, f"{name}_", arrays[name])
@@ -173,7 +182,7 @@ def _opinion_codes(opinions: NDArray[np.str_]) -> NDArray[np.int64]:
 
 def _stored(discovery: AnchorDiscovery) -> dict[str, Any]:
     """What `run.json` stores."""
-    recall = discovery.candidate_recall_
+    recall, queries = discovery.candidate_recall_, discovery.queries_
     return {
         "format": FORMAT,
         "kedge": __version__,
@@ -196,6 +205,7 @@ def _stored(discovery: AnchorDiscovery) -> dict[str, Any]:
         "whitening": discovery.whitening_,
         "ridge": discovery.model_.ridge,
         "maps": discovery.map_scores_,
+        "queries": queries and {name: getattr(queries, name) for name in ("kind", "agreement", "agreement_of_one_map")},
         "mean_norm_x": discovery.x_.mean_norm,
         "mean_norm_y": discovery.y_.mean_norm,
         "history": [asdict(step) | {"figures": dict(step.figures)} for step in discovery.history_],

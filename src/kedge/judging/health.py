@@ -8,7 +8,7 @@ first, although the pairs as a whole are right.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from html import escape
 from typing import Any, Literal
 
@@ -113,11 +113,8 @@ class Health:
 
     def _repr_html_(self) -> str:
         """For notebooks: a line for each answer, and what is shared."""
-        answers = {each.name: getattr(self, each.name) for each in fields(self)}
         rows = [
-            f"<tr><th>{sentence(name)}</th><td>{_described(answer)}</td></tr>"
-            for name, answer in answers.items()
-            if isinstance(answer, Answer)
+            f"<tr><th>{sentence(use)}</th><td>{_described(answer)}</td></tr>" for use, answer in self.answers.items()
         ]
         shared = f"<tr><th>In both</th><td>{escape(str(self.overlap))}</td></tr>"
         return f"<table>{''.join(rows)}{shared}</table>"

@@ -66,6 +66,15 @@ class Maps:
 
 
 @dataclass(frozen=True)
+class Queries:
+    """How queries are translated, and how well that agrees with the source's own model (see `QueryTranslation`)."""
+
+    kind: str
+    agreement: Share | None
+    agreement_of_one_map: Share | None
+
+
+@dataclass(frozen=True)
 class Approximate:
     """How often candidates gave the exact answer (a `CandidateRecall`), and the same in words."""
 
@@ -94,6 +103,7 @@ class RunDescription:
     mean_norm_x: Length
     mean_norm_y: Length
     history: tuple[Step, ...]
+    queries: Queries | None = None
     approximate: Approximate | None = None
     limit: Count | None = None
     timings: dict[str, float] = field(default_factory=dict)

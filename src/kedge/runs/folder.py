@@ -51,6 +51,7 @@ class RunContents:
     map: Map
     map_back: Map
     tables: Tables
+    map_query: Map | None = None
 
     @cached_property
     def description(self) -> RunDescription:
@@ -84,6 +85,8 @@ def write_run(contents: RunContents, folder: Path, *, overwrite: bool) -> None:
     with atomic_folder(folder) as temporary:
         write_tables(temporary, contents.tables, contents.arrays)
         maps = {"map": contents.map, "map_back": contents.map_back}
+        if contents.map_query is not None:
+            maps["map_query"] = contents.map_query
         for name, expected in _expected(description).items():
             tensors = {array: contents.arrays[array] for array in expected}
             if name == MAPS:
@@ -112,9 +115,9 @@ def read_run(folder: Path) -> RunContents:
     arrays = {
         name: array for file, expected in files.items() for name, array in read_arrays(folder / file, expected).items()
     }
-    maps = {which: _read_map(folder, which, run) for which in ("map", "map_back")}
+    maps = _read_maps(folder, run)
     tables = read_tables(folder, run.counts, arrays)
-    return RunContents(stored, arrays, maps["map"], maps["map_back"], tables)
+    return RunContents(stored, arrays, maps["map"], maps["map_back"], tables, maps.get("map_query"))
 
 
 def read_translation(folder: Path) -> tuple[RunDescription, Arrays, dict[str, Map]]:
@@ -122,7 +125,7 @@ def read_translation(folder: Path) -> tuple[RunDescription, Arrays, dict[str, Ma
     _, run = read_description(folder)
     require_unchanged(folder, {NAME, MAPS})
     centers = read_arrays(folder / MAPS, {n: a for n, a in _expected(run)[MAPS].items() if n.startswith("center")})
-    return run, centers, {which: _read_map(folder, which, run) for which in ("map", "map_back")}
+    return run, centers, _read_maps(folder, run)
 
 
 def changed_files(folder: Path, files: Collection[str] = frozenset(_FILES - {SUMS})) -> dict[str, str]:
@@ -158,15 +161,23 @@ def require_unchanged(folder: Path, files: Collection[str]) -> None:
         )
 
 
-def _read_map(folder: Path, which: str, run: RunDescription) -> Map:
-    """One of the two maps, of whatever family it is."""
+def _read_maps(folder: Path, run: RunDescription) -> dict[str, Map]:
+    """Both maps, and that of queries where there is one."""
+    families = {"map": run.maps.map.family, "map_back": run.maps.map_back.family}
+    if run.queries is not None:
+        families["map_query"] = run.maps.map.family
+    return {which: _read_map(folder, which, family, run) for which, family in families.items()}
+
+
+def _read_map(folder: Path, which: str, family: str, run: RunDescription) -> Map:
+    """One of the maps, of whatever family it is."""
     path, counts = folder / MAPS, run.counts
     prefix = f"{which}."
     shapes = {name: shape for name, shape in stored_shapes(path).items() if name.startswith(prefix)}
     state = read_arrays(path, {name: between(1e9, *shape) for name, shape in shapes.items()})
-    dims = (counts.dim_x, counts.dim_y) if which == "map" else (counts.dim_y, counts.dim_x)
+    dims = (counts.dim_y, counts.dim_x) if which == "map_back" else (counts.dim_x, counts.dim_y)
     try:
-        form = form_of(getattr(run.maps, which).family)
+        form = form_of(family)
         return form.from_state({name.removeprefix(prefix): array for name, array in state.items()}, dims)
     except InputError as error:
         raise InputError(f"{path}: {which}: {error}") from error
@@ -203,6 +214,7 @@ def _expected(run: RunDescription) -> dict[str, dict[str, Array]]:
         },
         MAPS: {
             **({"center_x": between(1, dx), "center_y": between(1, dy)} if centered else {}),
+            **({"center_query": between(1, dx), "center_query_target": between(1, dy)} if run.queries else {}),
             **({"whitening_x": Array((dx, dx)), "whitening_y": Array((dy, dy))} if whitened else {}),
         },
         _MATCH: {

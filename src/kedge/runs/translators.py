@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kedge.errors import InputError
+from kedge.models.maps.protocol import Map
 from kedge.models.translator import Normaliser, TranslationStep, Translator
 from kedge.runs.folder import read_translation
 
 Scale = Literal["unit", "raw"]
+Kind = Literal["text", "query"]
 
 
-def load_translator(folder: str | Path, *, back: bool = False, scale: Scale = "unit") -> Translator:
+def load_translator(
+    folder: str | Path, *, back: bool = False, scale: Scale = "unit", kind: Kind = "text"
+) -> Translator:
     """What translates vectors of X into Y, or with `back` of Y into X, from a run folder; loads no torch.
 
-    Vectors come out with unit length, or with `scale="raw"` with the mean length of the target's own vectors.
+    Vectors come out with unit length, or with `scale="raw"` with the mean length of the target's own vectors. With
+    `kind="query"` it translates queries of X, if the discovery was given some.
 
     >>> translate = kedge.load_translator("RUN")
     >>> translate(query).shape
@@ -25,12 +32,33 @@ def load_translator(folder: str | Path, *, back: bool = False, scale: Scale = "u
     """
     require_scale(scale)
     run, centers, maps = read_translation(Path(folder))
+    require_kind(kind, back=back, known=run.queries is not None)
     dims = {"x": run.counts.dim_x, "y": run.counts.dim_y}
     sides = {side: Normaliser(centers.get(f"center_{side}", np.zeros(dim, np.float32))) for side, dim in dims.items()}
     source, target = ("y", "x") if back else ("x", "y")
     step = TranslationStep(sides[source], maps["map_back" if back else "map"], sides[target])
+    if kind == "query":
+        step = query_step(centers, maps["map_query"])
     mean_norms = {"x": run.mean_norm_x, "y": run.mean_norm_y}
     return Translator((step,), mean_norms[target] if scale == "raw" else 1.0)
+
+
+def query_step(centers: Mapping[str, NDArray[np.float32]], map: Map) -> TranslationStep:
+    """What translates queries, of the centers and the map that a run keeps for them."""
+    return TranslationStep(Normaliser(centers["center_query"]), map, Normaliser(centers["center_query_target"]))
+
+
+def require_kind(kind: str, *, back: bool, known: bool) -> None:
+    """Raise an `InputError` unless vectors of this kind can be translated; `known` is whether the run had queries."""
+    if kind not in get_args(Kind):
+        raise InputError(f"kind must be one of {', '.join(get_args(Kind))}, got {kind!r}")
+    if kind == "query" and back:
+        raise InputError("kind 'query' is for queries of X, and back translates vectors of Y; omit one of the two")
+    if kind == "query" and not known:
+        raise InputError(
+            "kind 'query': this run knows no queries as a kind; give some to the discovery (`kedge discover --queries "
+            "FILE`, `fit(..., queries=...)`), or omit the kind"
+        )
 
 
 def require_scale(scale: str) -> None:

@@ -14,7 +14,9 @@ from kedge.tasks.rehearsal import (
     DirectionResult,
     QueryCluster,
     Rehearsal,
+    Relevance,
     SearchMetrics,
+    read_relevance,
     rehearse,
 )
 from kedge.tasks.retrieval_quality import RetrievalScores, neighbour_scores, retrieval_scores, shared_scores
@@ -38,6 +40,7 @@ __all__ = [
     "Neighbour",
     "QueryCluster",
     "Rehearsal",
+    "Relevance",
     "RetrievalScores",
     "RunComparison",
     "SearchMetrics",
@@ -58,6 +61,7 @@ __all__ = [
     "keys_of_runs",
     "make_lexicon",
     "neighbour_scores",
+    "read_relevance",
     "rehearse",
     "reliability",
     "retrieval_scores",

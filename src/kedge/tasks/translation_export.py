@@ -14,14 +14,16 @@ from kedge.errors import InputError
 from kedge.estimators import AnchorDiscovery
 from kedge.models.maps.linear import LinearMap
 from kedge.models.translator import Translator
-from kedge.runs.translators import Scale
+from kedge.runs.translators import Kind, Scale
 from kedge.tasks.onnx_export import as_onnx
 
 About = Mapping[str, str]
 
 
-def about_translation(discovery: AnchorDiscovery, *, back: bool = False, scale: Scale = "unit") -> dict[str, str]:
-    """What an exported file says of itself: direction, scale, and the run it is from."""
+def about_translation(
+    discovery: AnchorDiscovery, *, back: bool = False, scale: Scale = "unit", kind: Kind = "text"
+) -> dict[str, str]:
+    """What an exported file says of itself: direction, scale, what it is for, and the run it is from."""
     ends = {"source": "Y", "target": "X"} if back else {"source": "X", "target": "Y"}
     inputs = discovery.provenance_.get("inputs", {})
     files = {f"{end}_file": inputs.get(side.lower(), {}).get("file") for end, side in ends.items()}
@@ -31,6 +33,7 @@ def about_translation(discovery: AnchorDiscovery, *, back: bool = False, scale: 
         **ends,
         **{name: str(file) for name, file in files.items() if file},
         "scale": scale,
+        **({"kind": kind, "queries": discovery.queries_.kind} if kind == "query" and discovery.queries_ else {}),
         "map": str(discovery.map_scores_["map_back" if back else "map"]["kind"]),
         "map_verdict": discovery.health_.map.verdict,
     }

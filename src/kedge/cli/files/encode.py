@@ -71,7 +71,11 @@ def _add_text(kinds: Any) -> None:
         """  kedge encode text reviews.jsonl.gz --model roberta-base --pooling cls -o reviews.npz
   kedge encode text reviews.csv --field body --key-field id --model ./my-model -o reviews.npz
   kedge encode text lines.txt --model sentence-transformers/all-MiniLM-L6-v2 -o lines.npz
-  kedge encode text test.jsonl --model glove.vec --fit-on train.jsonl -o test.npz""",
+  kedge encode text asked.txt --model intfloat/multilingual-e5-small --prefix 'query: ' -o asked.npz
+  kedge encode text test.jsonl --model glove.vec --fit-on train.jsonl -o test.npz
+
+--prefix (or --prompt) is put before every text as it stands, the space at its end included. Many models ask for one,
+and for queries another than for passages.""",
     )
     parser.add_argument("file", metavar="FILE", type=Path, help="texts: .jsonl .csv .tsv .txt (each also .gz)")
     parser.add_argument("--field", metavar="NAME", default="text", help="field or column of the texts (text)")
@@ -84,6 +88,12 @@ def _add_text(kinds: Any) -> None:
     )
     parser.add_argument(
         "--pooling", choices=("cls", "mean"), help="for transformers: first token, or mean of all tokens (mean)"
+    )
+    parser.add_argument(
+        "--prefix",
+        "--prompt",
+        metavar="TEXT",
+        help="put this before every text, such as 'query: ' (nothing)",
     )
     parser.add_argument("--max-length", metavar="N", type=positive, help="cut texts to N tokens (what the model takes)")
     parser.add_argument(
@@ -167,6 +177,8 @@ def run_text(arguments: argparse.Namespace) -> int:
         else:
             vectors_of = _neural(arguments)
             settings |= {"pooling": arguments.pooling, "max_length": arguments.max_length}
+            settings |= {"prefix": arguments.prefix} if arguments.prefix else {}
+    prefix = arguments.prefix or ""
     reason = "has no word of the table" if static else "the text is empty"
 
     def missing(row: int) -> str:
@@ -174,7 +186,9 @@ def run_text(arguments: argparse.Namespace) -> int:
 
     def encode(rows: Sequence[int]) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
         written = [row for row in rows if read.texts[row].strip()]
-        vectors = vectors_of([read.texts[row] for row in written]) if written else np.zeros((0, 0), dtype=np.float32)
+        vectors = (
+            vectors_of([prefix + read.texts[row] for row in written]) if written else np.zeros((0, 0), dtype=np.float32)
+        )
         full = vectors.any(axis=1)
         found = np.isin(rows, np.asarray(written, dtype=np.int64)[full])
         if not found.all() and not arguments.skip_empty:
@@ -203,7 +217,7 @@ def _static(arguments: argparse.Namespace, read: Texts) -> tuple[Callable[[Seque
     from kedge.spaces import read_embeddings
     from kedge.spaces.encoders import StaticTextEncoder, digest, read_texts
 
-    for option in ("pooling", "max_length"):
+    for option in ("pooling", "max_length", "prefix"):
         if getattr(arguments, option) is not None:
             raise InputError(
                 f"--{option.replace('_', '-')} is for transformers models, but --model {arguments.model} is a file "

@@ -19,6 +19,7 @@ from kedge.cli.arguments import (
     byte_count,
     positive,
     probability,
+    space_name,
     whitening,
 )
 from kedge.cli.exit_codes import EXIT_NOT_PASSED
@@ -46,6 +47,7 @@ def add_parser(commands: Any) -> None:
   kedge discover x.vec y.vec -o RUN                                         no seeds at all
   kedge discover x.npy y.npy --seeds s.tsv -o RUN --resume                  go on after a stop
   kedge discover queries.npy index.npy --seeds s.tsv --disjoint -o RUN      nothing else in common
+  kedge discover new.npy old.npy --seeds s.tsv --queries asked.npy -o RUN   queries get a translation of their own
   kedge discover old.npy new.safetensors --seeds seeds.csv --seed-format rows --anchors 500 -o RUN
   kedge discover x.npz y.npz --seeds s.tsv --method paper --init random --no-center -o RUN      as printed
 
@@ -85,6 +87,13 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
         "--disjoint",
         action="store_true",
         help="the files have no item in common but the seeds: find the map without pairs, and list none",
+    )
+    parser.add_argument(
+        "--queries",
+        metavar="FILE",
+        type=space_name,
+        help="vectors of queries by X's model, at least 20, same formats as X; where it helps they get a translation "
+        "of their own, used by `--kind query` of other commands",
     )
     add_page(parser, "--report", default=None)
     add_limit(parser)
@@ -208,7 +217,7 @@ def _run(arguments: argparse.Namespace) -> int:
             random_state=arguments.random_state,
             checkpoint=_checkpoint(arguments) if keeps_state else None,
             on_step=on_step,
-        ).fit(x, y, given.seeds, given.anchors)
+        ).fit(x, y, given.seeds, given.anchors, queries=given.queries)
     seconds = time.perf_counter() - began
     timings = {"read_seconds": round(read_seconds, 3), "fit_seconds": round(seconds - read_seconds, 3)}
     extra = {
@@ -241,6 +250,7 @@ class _Given(NamedTuple):
     seeds: Any
     skipped: int
     anchors: list[str] | None
+    queries: Embeddings | None
     described: dict[str, Any]
 
 
@@ -262,7 +272,8 @@ def _read(arguments: argparse.Namespace) -> _Given:
     elif arguments.seeds:
         seeds, skipped, _ = read("seeds", read_dictionary, x, y, by=by)
     anchors = read("anchor_keys", read_key_list) if arguments.anchor_keys else None
-    return _Given(x, y, seeds, skipped, anchors, described)
+    queries = read("queries", read_embeddings, limit=arguments.limit) if arguments.queries else None
+    return _Given(x, y, seeds, skipped, anchors, queries, described)
 
 
 def _check_outputs(arguments: argparse.Namespace) -> None:

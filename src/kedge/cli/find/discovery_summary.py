@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kedge.cli.output import kedge_command, print_health, print_json, print_line, warn
 from kedge.estimators import AnchorDiscovery
 from kedge.judging.health import SEED_OPINIONS, Answer
+from kedge.models.query_map import ONE_MAP, QueryTranslation
 
 _PAIRS_SHOWN, _SEEDS_SHOWN = 5, 10
 _OPINIONS_SHOWN = {
@@ -46,6 +47,7 @@ def print_discovery(
                 "approximate": discovery.candidate_recall_,
                 "whitening": discovery.whitening_,
                 "maps": discovery.map_scores_,
+                "queries": _queries(discovery),
                 "doubtful_seeds": [seed._asdict() for seed in _doubtful_seeds(discovery)],
                 "skipped_seeds": skipped_seeds,
                 "seconds": round(seconds, 2),
@@ -80,6 +82,8 @@ def _print_summary(discovery: AnchorDiscovery, arguments: argparse.Namespace, ro
     if discovery.whitening_:
         print_line(f"found on spaces whitened by {discovery.whitening_:g}")
     print_line(_describe_map(discovery))
+    if discovery.queries_ is not None:
+        print_line(_describe_queries(discovery.queries_))
     _print_seeds(discovery)
     files = f"{arguments.out} {arguments.x} {arguments.y}"
     if not arguments.report:
@@ -91,6 +95,31 @@ def _describe_map(discovery: AnchorDiscovery) -> str:
     """Which map `kedge translate` uses."""
     kind, mrr = (discovery.map_scores_["map"][name] for name in ("kind", "mrr"))
     return f"map: {kind}" + ("; too few pairs to hold some out and try it on them" if mrr is None else "")
+
+
+def _describe_queries(queries: QueryTranslation) -> str:
+    """How `--kind query` translates, and what it gains."""
+    if queries.agreement is None or queries.agreement_of_one_map is None:
+        return f"queries: {queries.kind}; too few pairs to try another translation on"
+    agreement = f"of what X's own model finds for a query, its translation finds {100 * queries.agreement:.0f} %"
+    if queries.kind == ONE_MAP:
+        return f"queries: {ONE_MAP}, none of their own is clearly better; {agreement}"
+    return (
+        f"queries: {queries.kind}; {agreement} ({100 * queries.agreement_of_one_map:.0f} % with {ONE_MAP}); "
+        "use it with --kind query"
+    )
+
+
+def _queries(discovery: AnchorDiscovery) -> dict[str, Any] | None:
+    """The same for JSON."""
+    queries = discovery.queries_
+    if queries is None:
+        return None
+    return {
+        "kind": queries.kind,
+        "agreement": queries.agreement,
+        "agreement_of_one_map": queries.agreement_of_one_map,
+    }
 
 
 def _expected_precision(discovery: AnchorDiscovery) -> float | None:

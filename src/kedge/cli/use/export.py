@@ -32,6 +32,7 @@ def add_parser(commands: Any) -> None:
         """  kedge export RUN --to numpy -o to-y.npz
   kedge export RUN --to onnx -o to-y.onnx
   kedge export RUN --to onnx -o to-x.onnx --back --scale raw
+  kedge export RUN --to numpy -o queries-to-y.npz --kind query
   kedge export RUN --to pairs -o pairs.tsv --spreadsheet-safe
   kedge export RUN x.vec y.vec --to embedding-atlas -o atlas.parquet
 
@@ -84,8 +85,8 @@ def _export_translation(arguments: argparse.Namespace, suffix: str) -> int:
     from kedge.tasks import about_translation, export_bytes, export_lines
 
     discovery = load(arguments.run_folder)
-    translation = discovery.translator(back=arguments.back, scale=arguments.scale)
-    about = about_translation(discovery, back=arguments.back, scale=arguments.scale)
+    translation = discovery.translator(back=arguments.back, scale=arguments.scale, kind=arguments.kind)
+    about = about_translation(discovery, back=arguments.back, scale=arguments.scale, kind=arguments.kind)
     contents = export_bytes(translation, about, suffix)
     with atomic_path(arguments.out) as temporary:
         temporary.write_bytes(contents)

@@ -24,10 +24,12 @@ def add_parser(commands: Any) -> None:
         "Translate vectors of X into Y's space, to search an index of Y with them; or back.",
         """  kedge translate RUN queries.npy -o queries-in-y.npy
   kedge translate RUN queries.npy -o queries-in-y.npy --scale raw    for an index of Y by distance
+  kedge translate RUN queries.npy -o queries-in-y.npy --kind query   as the run translates queries
   kedge translate RUN y-queries.npy -o queries-in-x.npy --back       from Y to X
 
 --scale unit is for an index that compares by cosine, or by inner product over vectors of unit length.
---scale raw is for an index that compares by distance (L2) over vectors as they are.""",
+--scale raw is for an index that compares by distance (L2) over vectors as they are.
+--kind query is for runs that were given queries (`kedge discover --queries`).""",
     )
     add_run(parser)
     parser.add_argument("file", metavar="FILE", type=space_name, help=f"vectors of X, with --back of Y: {FORMATS}")
@@ -45,6 +47,9 @@ def add_direction_and_scale(parser: argparse.ArgumentParser) -> None:
         default="unit",
         help="length of the vectors: 1, or the mean length of the target's own (unit)",
     )
+    parser.add_argument(
+        "--kind", choices=("text", "query"), default="text", help="what the vectors of X stand for (text)"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -56,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     require_free_space(arguments)
     discovery = load(arguments.run_folder)
     space = read_embeddings(arguments.file, limit=arguments.limit)
-    vectors = discovery.translate(space, back=arguments.back, scale=arguments.scale)
+    vectors = discovery.translate(space, back=arguments.back, scale=arguments.scale, kind=arguments.kind)
     note_length(discovery, arguments)
     return write_derived(arguments, space, vectors, "translated vectors")
 

@@ -7,7 +7,10 @@ index*, the old index is translated into the new model's space, where new querie
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,8 +25,10 @@ from kedge.models.maps.choosing import ENOUGH_KNOWN
 from kedge.models.translator import unit_vectors
 from kedge.spaces import Embeddings
 from kedge.spaces.conversion import SpaceLike, as_space
+from kedge.tasks.rehearsal.judged import measure_judged
 from kedge.tasks.rehearsal.metrics import DirectionResult, group_queries, score_queries, summarise
 from kedge.tasks.rehearsal.outcome import MIN_PAIRS, MIN_TEXTS, Estimate, HeldOut, Rehearsal
+from kedge.tasks.rehearsal.relevance import RelevanceLike, as_relevance
 from kedge.tasks.row_transforms import transform_rows
 from kedge.tasks.search_quality import ten_nearest
 
@@ -35,6 +40,9 @@ def rehearse(
     known: PairsLike = None,
     *,
     queries: SpaceLike | None = None,
+    relevant: RelevanceLike | None = None,
+    queries_old: SpaceLike | None = None,
+    kinds: Mapping[Any, str] | None = None,
     device: str = "auto",
     random_state: RandomState = 0,
 ) -> Rehearsal:
@@ -57,8 +65,17 @@ def rehearse(
         Those that share a key with a seed are left out. With fewer than ten others nothing is measured, and `held_out`
         has to do.
     queries : space (q, dx), optional
-        Vectors, by the new model, of queries that users really ask. They have no text in the index, so they are only
-        compared in what they find in the translated index and in the new model's own: `given_queries`.
+        Vectors, by the new model, of queries that users really ask. Without `relevant` they are only compared in what
+        they find in the translated index and in the new model's own: `given_queries`.
+    relevant : judgements, optional
+        What the queries should find in the index, by keys: query to text, to several texts, or to grades by text;
+        tuples (query, text) or (query, text, grade); or what `kedge.read_relevance` read. With them `judged_queries`
+        has the recall and nDCG of the searches that count: with translated queries, in the translated index, by the
+        new model alone where its vectors of the texts are at hand, and by the old one alone.
+    queries_old : space (q, dy), optional
+        The same queries by the old model, under the same keys: what searches do today.
+    kinds : mapping, optional
+        From a query's key to its kind, to have figures for each kind.
     device : str
         Where to compute: "auto", "cpu", "cuda" or "cuda:N".
     random_state : int, generator of NumPy or None
@@ -67,10 +84,12 @@ def rehearse(
     place = resolve_device(device)
     space_x, space_y = as_space(x, "x"), as_space(y, "y")
     asked = None if queries is None else as_space(queries, "queries").with_text_keys()
+    asked_old = None if queries_old is None else as_space(queries_old, "queries_old").with_text_keys()
     for space, name, dim in (
         (space_x, "X, the new model's,", discovery.map_.dims[0]),
         (space_y, "Y, the old model's,", discovery.map_.dims[1]),
         (asked, "X, the new model's,", discovery.map_.dims[0]),
+        (asked_old, "Y, the old model's,", discovery.map_.dims[1]),
     ):
         if space is not None and space.dim != dim:
             raise InputError(
@@ -78,12 +97,23 @@ def rehearse(
                 "vectors as X, the old one's as Y"
             )
     given = as_seed_rows(known, space_x, space_y, 0, "known pairs")
+    if relevant is not None and asked is None:
+        raise InputError("relevant: it is not known which queries this is about; give `queries`, by the new model, too")
     # A run that was loaded has texts as keys; so what it is compared with has them too.
     discovery = discovery.with_text_keys()
     space_x, space_y = space_x.with_text_keys(), space_y.with_text_keys()
     pairs = _without_seeds(discovery, space_x, space_y, given)
     listed = set(discovery.pair_keys_)
-    results = _measure(discovery, space_x, space_y, pairs, asked, place, as_random_state(random_state))
+    state = as_random_state(random_state)
+    results = _measure(discovery, space_x, space_y, pairs, asked, place, state)
+    judged = None
+    if relevant is not None and asked is not None:
+        judgements = as_relevance(relevant, asked, space_y)
+        if kinds is not None:
+            named = {asked.row_of.get(str(key)): kind for key, kind in kinds.items()}
+            judgements = replace(judgements, kinds={row: kind for row, kind in named.items() if row is not None})
+        chance = np.random.default_rng(state)
+        judged = measure_judged(discovery, space_x, space_y, given, asked, asked_old, judgements, place, chance)
     return Rehearsal(
         pairs=len(pairs),
         seeds=len(given) - len(pairs),
@@ -92,6 +122,7 @@ def rehearse(
         translated_index=results.get("translated_index"),
         given_queries=results.get("given_queries"),
         held_out=_held_out(discovery),
+        judged_queries=judged,
     )
 
 

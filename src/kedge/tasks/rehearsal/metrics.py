@@ -158,6 +158,11 @@ def bootstrap_interval(values: NDArray[np.float64], chance: np.random.Generator)
     return Interval(float(counts @ distinct / len(values)), float(low), float(high))
 
 
+def as_cell(interval: Interval | None) -> str:
+    """A value and its interval for people."""
+    return f"{interval.estimate:.3f} ({interval.low:.3f} to {interval.high:.3f})" if interval else "-"
+
+
 def as_text(value: float | None) -> str:
     """A value for people; a dash stands for one that is not known."""
     return "-" if value is None else f"{value:.3f}"

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
 from kedge.errors import InputError
-from kedge.judging.health import Interval
-from kedge.tasks.rehearsal.metrics import DirectionResult, as_text
+from kedge.tasks.rehearsal.judged import JudgedSearches
+from kedge.tasks.rehearsal.metrics import DirectionResult, as_cell, as_text
 
 DIRECTION_NAMES = {
     "translated_queries": "translated queries",
@@ -22,7 +22,7 @@ MIN_PAIRS = 10
 MIN_TEXTS = 100
 """In an index of fewer texts the right ones would be found by chance too often for the result to mean anything."""
 
-Metric = Literal["self_recall_1", "self_recall_10", "overlap", "ndcg"]
+Metric = Literal["self_recall_1", "self_recall_10", "overlap", "ndcg", "recall_1", "recall_10", "judged_ndcg"]
 Direction = Literal["both", "queries", "index"]
 
 _MEASURED_IN: dict[Direction, tuple[str, ...]] = {
@@ -76,7 +76,8 @@ class Rehearsal:
     `pairs` is the number of known pairs it was measured on. Of these, `found` are also among the pairs that the run
     found and learnt from, so they are easier than others. A further `seeds` known pairs were left out, since they share
     a row with a seed. A direction is None where it was not measured, `given_queries` where no queries were given.
-    `held_out` is what the discovery itself reports.
+    `held_out` is what the discovery itself reports. `judged_queries` are searches with real queries, where it is known
+    what they should find; all else is measured with texts of the index in place of queries, which flatters.
     """
 
     pairs: int
@@ -86,6 +87,7 @@ class Rehearsal:
     translated_index: DirectionResult | None
     given_queries: DirectionResult | None
     held_out: Estimate
+    judged_queries: JudgedSearches | None = None
 
     @property
     def is_estimate(self) -> bool:
@@ -99,11 +101,33 @@ class Rehearsal:
         return {name: result for name, result in named.items() if result is not None}
 
     @property
+    def flattery(self) -> float | None:
+        """By how much texts of the index in place of queries flatter: how often such a text finds itself among ten,
+        less the recall@10 of judged queries, both translated; None where one of the two was not measured.
+        """
+        if self.judged_queries is None or self.translated_queries is None:
+            return None
+        itself, found = self.translated_queries.metrics.self_recall_10, self.judged_queries.searches
+        asked = found["translated_queries"].metrics.recall_10.estimate
+        return None if itself is None or itself.estimate is None or asked is None else itself.estimate - asked
+
+    @property
     def remarks(self) -> tuple[str, ...]:
         """Sentences on what the metrics leave out, if there is something to say."""
         if self.is_estimate:
             return ()
         remarks = []
+        if self.flattery is not None:
+            remarks.append(
+                "The queries here are texts of the index, not what people ask. That flatters: they find themselves "
+                f"among ten more often than your queries find what is relevant, by {self.flattery:.3f}."
+            )
+        else:
+            remarks.append(
+                "The queries here are texts of the index, not what people ask, and such figures flatter: real queries "
+                "may find less than half of that. Give some with what they should find (--queries with --relevant), or "
+                "make stand-ins of the texts (--proxy)."
+            )
         if self.translated_index is None:
             remarks.append(f"The translated index was not measured: that takes at least {MIN_TEXTS} known texts.")
         if self.found:
@@ -117,7 +141,7 @@ class Rehearsal:
     def table(self) -> list[tuple[str, ...]]:
         """The rows of a table for people: a direction, numbers of queries and of rows in the index, metrics."""
         return [
-            (DIRECTION_NAMES[name], f"{result.queries}", f"{result.index}", *map(_as_cell, result.metrics.in_order()))
+            (DIRECTION_NAMES[name], f"{result.queries}", f"{result.index}", *map(as_cell, result.metrics.in_order()))
             for name, result in self.directions.items()
         ]
 
@@ -125,7 +149,8 @@ class Rehearsal:
         """The lowest value of a metric over the directions that were measured: over both, or in one.
 
         In an estimate the mean reciprocal rank stands in for "self_recall_10", which is hardly ever below it, and
-        nothing can stand in for "self_recall_1" and "ndcg". None where there is no such value.
+        nothing can stand in for "self_recall_1" and "ndcg". "recall_1", "recall_10" and "judged_ndcg" are those of
+        judged queries. None where there is no such value.
         """
         if metric not in get_args(Metric):
             raise InputError(f"metric must be one of {', '.join(get_args(Metric))}, got {metric!r}")
@@ -137,7 +162,12 @@ class Rehearsal:
     def _values(self, metric: Metric) -> list[LowestMetric]:
         """The value of a metric in each direction, as far as it is known."""
         field: str = metric
-        if not self.is_estimate:
+        values: dict[str, float | None]
+        if metric in ("recall_1", "recall_10", "judged_ndcg"):
+            sides, judged = ("translated_queries", "translated_index"), self.judged_queries
+            named = metric.removeprefix("judged_")
+            values = {} if judged is None else {name: judged.value(name, named) for name in sides}
+        elif not self.is_estimate:
             intervals = {name: getattr(result.metrics, metric) for name, result in self.directions.items()}
             values = {name: interval and interval.estimate for name, interval in intervals.items()}
         elif metric in ("self_recall_10", "overlap") and self.held_out.meaningful:
@@ -147,7 +177,3 @@ class Rehearsal:
         else:
             values = {}
         return [LowestMetric(field, name, value) for name, value in values.items() if value is not None]
-
-
-def _as_cell(interval: Interval | None) -> str:
-    return f"{interval.estimate:.3f} ({interval.low:.3f} to {interval.high:.3f})" if interval else "-"
