@@ -24,10 +24,23 @@ if TYPE_CHECKING:
     from kedge.solving.schedule import Schedule
     from kedge.solving.steps import Step
     from kedge.spaces import Embeddings, read_embeddings, read_pairs, write_embeddings
-    from kedge.tasks import Rehearsal, RetrievalScores, Stitcher, StitchScores, rehearse, retrieval_scores
+    from kedge.tasks import (
+        Audit,
+        Drift,
+        Rehearsal,
+        RetrievalScores,
+        Stitcher,
+        StitchScores,
+        audit,
+        drift,
+        rehearse,
+        retrieval_scores,
+    )
 
 _HOME = {
     "AnchorDiscovery": "kedge.estimators",
+    "Audit": "kedge.tasks",
+    "Drift": "kedge.tasks",
     "Embeddings": "kedge.spaces",
     "Health": "kedge.judging.health",
     "InputError": "kedge.errors",
@@ -42,6 +55,8 @@ _HOME = {
     "Stitcher": "kedge.tasks",
     "Side": "kedge.models.side",
     "Translator": "kedge.models.translator",
+    "audit": "kedge.tasks",
+    "drift": "kedge.tasks",
     "judge": "kedge.estimators.judge_map",
     "load": "kedge.estimators",
     "load_translator": "kedge.runs.translators",
@@ -54,6 +69,8 @@ _HOME = {
 
 __all__ = [
     "AnchorDiscovery",
+    "Audit",
+    "Drift",
     "Embeddings",
     "Health",
     "InputError",
@@ -69,6 +86,8 @@ __all__ = [
     "Stitcher",
     "Translator",
     "__version__",
+    "audit",
+    "drift",
     "judge",
     "load",
     "load_translator",

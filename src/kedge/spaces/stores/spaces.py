@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from kedge.errors import InputError, KedgeError
+from kedge.errors import InputError, KedgeError, did_you_mean
 from kedge.spaces.embeddings import Embeddings
 from kedge.spaces.selection import Selection
 from kedge.spaces.stores.address import Address
@@ -38,6 +41,31 @@ def read_space(address: Address, selection: Selection) -> Embeddings:
     if not keys and selection.keys is not None:
         raise InputError(f"{address}: none of the {len(selection.keys)} wanted keys is in it")
     return Embeddings(keys, vectors[: len(keys)], str(address))
+
+
+def read_space_with_field(
+    address: str | Path | Address, name: str, *, limit: int | None = None
+) -> tuple[Embeddings, list[Any]]:
+    """All rows of a store, or the first `limit`, and of each the entry `name` of its payload, or None."""
+    keys: list[str] = []
+    parts: list[NDArray[np.float32]] = []
+    values: list[Any] = []
+    seen: set[str] = set()
+    with open_store(address) as store:
+        for batch in store.read(_ROWS):
+            if batch.bad:
+                raise InputError(f"{address}: row {batch.bad[0][0]!r} {batch.bad[0][1]}; give it one")
+            keys += [str(key) for key in batch.ids]
+            parts.append(np.asarray(batch.vectors, dtype=np.float32))
+            values += [payload.get(name) for payload in batch.payloads]
+            seen.update(*batch.payloads)
+            if limit is not None and len(keys) >= limit:
+                break
+    if name not in seen:
+        known = f"it has {', '.join(sorted(seen))}" if seen else "it has no payload"
+        raise InputError(f"{address}: no row has a field {name!r} in its payload; {known}{did_you_mean(name, seen)}")
+    space = Embeddings(keys[:limit], np.concatenate(parts)[:limit], str(address))
+    return space, values[:limit]
 
 
 def write_space(space: Embeddings, address: Address) -> None:
