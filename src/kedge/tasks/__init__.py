@@ -32,6 +32,7 @@ from kedge.tasks.watching import (
     audit,
     check_canary,
     drift,
+    prefix_cost,
     since,
 )
 
@@ -75,6 +76,7 @@ __all__ = [
     "gold_by_key",
     "keys_of_runs",
     "neighbour_scores",
+    "prefix_cost",
     "rehearse",
     "reliability",
     "retrieval_scores",

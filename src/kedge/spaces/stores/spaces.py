@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from kedge.errors import InputError, KedgeError, did_you_mean
 from kedge.spaces.embeddings import Embeddings
+from kedge.spaces.packed_bits import first_dims, unpack_numbers
 from kedge.spaces.selection import Selection
 from kedge.spaces.stores.address import Address
 from kedge.spaces.stores.registry import open_store
@@ -19,7 +20,7 @@ from kedge.spaces.stores.store import NO_ID, Batch, Description
 _ROWS = 2000
 
 
-def read_space(address: Address, selection: Selection) -> Embeddings:
+def read_space(address: Address, selection: Selection, *, packed: bool = False, dims: int | None = None) -> Embeddings:
     """The rows of a store that are wanted, in its order; a row without a vector is an `InputError`."""
     with open_store(address) as store:
         about = store.describe()
@@ -40,7 +41,12 @@ def read_space(address: Address, selection: Selection) -> Embeddings:
                 break
     if not keys and selection.keys is not None:
         raise InputError(f"{address}: none of the {len(selection.keys)} wanted keys is in it")
-    return Embeddings(keys, vectors[: len(keys)], str(address))
+    found = vectors[: len(keys)]
+    if packed:
+        found = unpack_numbers(found, str(address))
+    if dims is not None:
+        found = first_dims(found, dims, str(address))
+    return Embeddings(keys, found, str(address))
 
 
 def read_space_with_field(

@@ -3,10 +3,10 @@
 May import `kedge.estimators` and everything below it, and modules of `kedge.tasks` outside folders.
 """
 
-from kedge.tasks.watching.audit import Audit, ModelGroup, audit
 from kedge.tasks.watching.canary import CANARY_TEXTS, as_canary, check_canary
-from kedge.tasks.watching.drift import UNCHANGED, Drift, drift
-from kedge.tasks.watching.since import Since, since
+from kedge.tasks.watching.change_point import Since, since
+from kedge.tasks.watching.drift_verdict import UNCHANGED, Drift, drift, prefix_cost
+from kedge.tasks.watching.store_audit import Audit, ModelGroup, audit
 
 __all__ = [
     "CANARY_TEXTS",
@@ -19,5 +19,6 @@ __all__ = [
     "audit",
     "check_canary",
     "drift",
+    "prefix_cost",
     "since",
 ]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from kedge.errors import InputError
 from kedge.spaces.conversion import SpaceLike, as_space
 from kedge.spaces.embeddings import Embeddings
-from kedge.tasks.watching.drift import MIN_COMMON, Drift, drift
+from kedge.tasks.watching.drift_verdict import MIN_COMMON, Drift, drift
 
 CANARY_TEXTS: tuple[str, ...] = (
     "A cat sleeps on the warm roof of a parked car.",

@@ -22,7 +22,7 @@ _CLUSTERS = (2, 8, 32)
 _ODD_SHARES = (0.01, 0.05)
 # So many of the tried groups, the least like the rest first, are refined.
 _REFINED = 5
-_ROUNDS = 15
+_ROUNDS, _ON_THE_WAY = 15, 2
 # A model's rows vary as much as another's; a group that is more uniform than the others by this much is some special
 # kind of row, such as near-duplicates, and says nothing about models.
 _MAX_UNIFORMITY = 3.0
@@ -99,11 +99,11 @@ def foreign_splits(rows: Rows, random_state: int) -> list[Split]:
     proposed = list(_proposals(rows, random_state))
     quick = [alike + _caution(group) for alike, group in zip(quick_likeness(rows, proposed), proposed, strict=True)]
     chosen = [proposed[place] for place in np.argsort(quick, kind="stable")[:_REFINED]]
-    found = [split for group in chosen if (split := _refine(rows, group)) is not None]
+    found = [split for group in chosen for split in _refine(rows, group)]
     found.sort(key=lambda split: split.cautious_likeness)
     if found:  # what was taken for foreign may be some foreign rows and some odd ones
         halves = _halves(rows, found[0].minor, random_state)
-        found += [split for half in halves if (split := _refine(rows, half)) is not None]
+        found += [split for half in halves for split in _refine(rows, half)]
     return sorted(found, key=lambda split: split.cautious_likeness)
 
 
@@ -136,21 +136,30 @@ def _halves(rows: Rows, group: NDArray[np.bool_], random_state: int) -> Iterator
         yield half
 
 
-def _refine(rows: Rows, group: NDArray[np.bool_]) -> Split | None:
-    """Move rows between a group and the others until each is where it is more probable; None where one dies out."""
-    for _ in range(_ROUNDS):
+def _refine(rows: Rows, group: NDArray[np.bool_]) -> Iterator[Split]:
+    """Move rows between a group and the others until each is where it is more probable: a step on the way, and the end.
+
+    A small group may be on its way right and at the end be lost among odd rows that it attracts.
+    """
+    for number in range(1, _ROUNDS + 1):
         if min(group.sum(), (~group).sum()) < MIN_GROUP:
-            return None
+            return
         share = float(group.mean())
         groups = GaussianGroup.from_rows(rows[~group], 1 - share), GaussianGroup.from_rows(rows[group], share)
         moved = groups[1].log_density(rows) > groups[0].log_density(rows)
-        if np.array_equal(moved, group):
-            break
+        ended = np.array_equal(moved, group) or number == _ROUNDS
+        if number == _ON_THE_WAY or ended:
+            yield from _as_split(rows, group, groups)
+        if ended:
+            return
         group = moved
-    if min(group.sum(), (~group).sum()) < MIN_GROUP:
-        return None
+
+
+def _as_split(rows: Rows, group: NDArray[np.bool_], groups: tuple[GaussianGroup, GaussianGroup]) -> Iterator[Split]:
+    """The split, unless its smaller group is too uniform."""
     if group.sum() * 2 > len(group):
         group, groups = ~group, (groups[1], groups[0])
     others, few = rows[~group], rows[group]
     more_uniform = uniformity(few) / uniformity(others)
-    return Split(group, likeness(others, few), more_uniform, groups) if more_uniform <= _MAX_UNIFORMITY else None
+    if more_uniform <= _MAX_UNIFORMITY:
+        yield Split(group, likeness(others, few), more_uniform, groups)

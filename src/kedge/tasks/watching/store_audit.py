@@ -34,6 +34,7 @@ _MAX_CROSSING = 0.15
 # varied as they are, and, to be called one, not few.
 _RELATED_BELOW, _MAX_RELATED_CROSSING, _MAX_UNIFORMITY = 0.2, 0.02, 1.5
 _RELATED_ROWS, _RELATED_SHARE = 100, 0.05
+_CROSSING_ROWS = 3  # few rows of another model have few of its rows near them: so many may look elsewhere
 
 
 @dataclass(frozen=True)
@@ -208,7 +209,7 @@ def _is_foreign(rows: Rows, split: Split) -> bool:
         return crossing(rows, split.minor) < _MAX_CROSSING
     if split.minor.sum() < _SURE_ROWS or split.likeness >= _RELATED_BELOW or split.uniformity >= _MAX_UNIFORMITY:
         return False
-    return crossing(rows, split.minor) < _MAX_RELATED_CROSSING
+    return crossing(rows, split.minor) < max(_MAX_RELATED_CROSSING, _CROSSING_ROWS / split.minor.sum())
 
 
 def _gaussians(rows: Rows, labels: NDArray[np.int64]) -> tuple[GaussianGroup, ...]:
