@@ -1,6 +1,6 @@
 """Is a store of one model or of several, and what changed between two sets of vectors?
 
-    python benchmarks/audit.py --data DATA [--rows 5000] [--large 80000] [--pure 54] [--out audit.json]
+    python benchmarks/audit.py --data DATA [--rows 5000] [--large 80000] [--pure 60] [--only PART] [--out audit.json]
 
 Mixed stores: two models of one dimension, the second one's rows 1, 10 and 50 % of all, each item once. The AUROC is
 that of the score of a row. Pure stores: samples, and runs of neighbouring rows, of every space in the data. Variants
@@ -9,6 +9,7 @@ of one model: what `drift` calls them, with 64 items (a canary) and with many.
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -164,6 +165,43 @@ def variants(spaces: Spaces, rows: int) -> Iterator[dict[str, Any]]:
     )
 
 
+def measure_variants(spaces: Spaces, _: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """A table of verdicts of `drift`."""
+    print(markdown_header(("what became of MiniLM's vectors", "items", "verdict", "cosine", "neighbours kept")))
+    for one in variants(spaces, 3000):
+        right = "" if one["verdict"] == one["expected"] else f" (expected {one['expected']})"
+        cosine = "" if one["cosine"] is None else f"{one['cosine']:.3f}"
+        cells = (one["variant"], str(one["items"]), one["verdict"] + right, cosine, f"{one['overlap']:.2f}")
+        print(markdown_row(cells), flush=True)
+        yield one
+
+
+def measure_mixed(spaces: Spaces, arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """A table of mixed stores."""
+    print("\n" + markdown_header(("store", "rows", "share", "verdict", "AUROC of rows", "rows right", "seconds")))
+    cases = [(*pair, share, arguments.rows) for pair in PAIRS for share in SHARES]
+    if arguments.large:
+        cases += [("MiniLM sentences", "mE5 sentences", share, arguments.large) for share in SHARES]
+    for case in cases:
+        one = mixed(spaces, *case)
+        cells = (f"{one['first']} with {one['second']}", str(one["rows"]), f"{one['share']:.0%}", one["verdict"])
+        figures = (f"{one['auroc']:.4f}", f"{one['right']:.4f}", f"{one['seconds']:.0f}")
+        print(markdown_row(cells + figures), flush=True)
+        yield one
+
+
+def measure_pure(spaces: Spaces, arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """A line for each pure store that is not called one, and how many there were."""
+    verdicts = []
+    print()
+    for one in pure(spaces, arguments.pure, arguments.rows):
+        verdicts.append(one["verdict"])
+        if one["verdict"] != "one model":
+            print(f"{one['model']}, {one['rows']} {one['how']} rows: {one['verdict']}: {one['reason']}", flush=True)
+        yield one
+    print(f"{len(verdicts)} pure stores: " + ", ".join(f"{verdicts.count(v)} {v}" for v in sorted(set(verdicts))))
+
+
 def main() -> None:
     """Measure and print three tables."""
     parser = new_parser(__doc__)
@@ -171,37 +209,14 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=5000, help="rows of a mixed store (5000)")
     parser.add_argument("--large", type=int, default=80_000, help="rows of the large mixed store, 0 for none (80000)")
     parser.add_argument("--pure", type=int, default=60, help="pure stores (60)")
+    parser.add_argument("--only", choices=("variants", "mixed", "pure"), help="one of the three parts")
     parser.add_argument("--out", type=Path, help="write everything as JSON")
     arguments = parser.parse_args()
     spaces = Spaces(arguments.data)
 
-    results: dict[str, list[dict[str, Any]]] = {"variants": [], "mixed": [], "pure": []}
-    print(markdown_header(("what became of MiniLM's vectors", "items", "verdict", "cosine", "neighbours kept")))
-    for one in variants(spaces, 3000):
-        results["variants"].append(one)
-        right = "" if one["verdict"] == one["expected"] else f" (expected {one['expected']})"
-        cosine = "" if one["cosine"] is None else f"{one['cosine']:.3f}"
-        cells = (one["variant"], str(one["items"]), one["verdict"] + right, cosine, f"{one['overlap']:.2f}")
-        print(markdown_row(cells), flush=True)
-
-    print("\n" + markdown_header(("store", "rows", "share", "verdict", "AUROC of rows", "rows right", "seconds")))
-    cases = [(*pair, share, arguments.rows) for pair in PAIRS for share in SHARES]
-    if arguments.large:
-        cases += [("MiniLM sentences", "mE5 sentences", share, arguments.large) for share in SHARES]
-    for case in cases:
-        one = mixed(spaces, *case)
-        results["mixed"].append(one)
-        cells = (f"{one['first']} with {one['second']}", str(one["rows"]), f"{one['share']:.0%}", one["verdict"])
-        figures = (f"{one['auroc']:.4f}", f"{one['right']:.4f}", f"{one['seconds']:.0f}")
-        print(markdown_row(cells + figures), flush=True)
-
-    print()
-    for one in pure(spaces, arguments.pure, arguments.rows):
-        results["pure"].append(one)
-        if one["verdict"] != "one model":
-            print(f"{one['model']}, {one['rows']} {one['how']} rows: {one['verdict']}: {one['reason']}", flush=True)
-    verdicts = [one["verdict"] for one in results["pure"]]
-    print(f"{len(verdicts)} pure stores: " + ", ".join(f"{verdicts.count(v)} {v}" for v in sorted(set(verdicts))))
+    parts = {"variants": measure_variants, "mixed": measure_mixed, "pure": measure_pure}
+    chosen = [arguments.only] if arguments.only else list(parts)
+    results = {part: list(parts[part](spaces, arguments)) for part in chosen}
     if arguments.out:
         write_json(arguments.out, results)
 

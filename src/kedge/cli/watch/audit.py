@@ -29,7 +29,7 @@ def add_parser(commands: Any) -> None:
         commands,
         "audit",
         run,
-        "say whether vectors come from one model or several, and which rows",
+        "say whether vectors come from one model or several",
         "Say whether a store holds vectors of one model or of several, without anything to compare it with.",
         """  kedge audit chroma:DB#docs
   kedge audit chroma:DB#docs --since created -o foreign.tsv         since when, and which rows
@@ -38,7 +38,7 @@ def add_parser(commands: Any) -> None:
 
 At least 200 rows of 64 dimensions are needed, and of large stores a sample of 10,000 is looked at: what is rarer than
 some 40 rows in it is not found. A model of the same family is found where its vectors lie apart, a slightly fine-tuned
-one is not: compare it with vectors from before by `kedge drift`. Exit code 0 means one model, 3 several, or uncertain.
+one is not: compare it with vectors from before by `kedge drift`. Exit code 3 means several, or uncertain.
 --repair never changes the source. RUN must translate vectors of the foreign model into the main one's (--back: RUN's Y
 into its X), which is checked before anything is written.""",
     )

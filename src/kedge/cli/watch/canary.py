@@ -18,7 +18,7 @@ def add_parser(commands: Any) -> None:
     kinds = add_command_group(
         commands,
         "canary",
-        "keep the vectors of a few fixed texts, and check later that the model still gives them",
+        "check that a model still gives the vectors it gave",
         "Keep the vectors of a few fixed texts, and check later that the model still gives the same.",
         """  kedge canary make --model ./my-model -o canary.npz
   kedge canary check canary.npz --model ./my-model
@@ -57,8 +57,8 @@ def _add_check(kinds: Any) -> None:
         """  kedge canary check canary.npz --model ./my-model
   kedge canary check canary.npz --vectors from-the-api-today.npy --json
 
-Exit code 0 means the same model, at this or another precision; 3 that it is not: rotated, fine-tuned, another model,
-or some texts only (`kedge drift --help` lists the verdicts).""",
+Exit code 3 means that it is not the same model at this or another precision: rotated, fine-tuned, another model, or
+some texts changed only (`kedge drift --help` lists the verdicts).""",
     )
     parser.add_argument("canary", metavar="CANARY", type=space_name, help="file from `kedge canary make`")
     _add_source(parser)

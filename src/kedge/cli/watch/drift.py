@@ -21,7 +21,7 @@ def add_parser(commands: Any) -> None:
         commands,
         "drift",
         run,
-        "say what has changed between two sets of vectors of the same items",
+        "say what changed between two sets of vectors",
         "Compare two sets of vectors with the same ids, or some of them: is it still the same model?",
         """  kedge drift january.npz today.npz
   kedge drift chroma:DB#docs today.npz --json           1,000 texts of the index, encoded again today
@@ -29,8 +29,8 @@ def add_parser(commands: Any) -> None:
 
 Verdicts: same; same but for precision (rounded, quantised, binary); shortened (the first dimensions of the others);
 shuffled (the same vectors, under other ids); rotated (all angles as before, other coordinates); fine-tuned (moved, most
-directions kept); another model; mixed (some items changed, others not). Exit code 0 means same or same but for
-precision, 3 anything else.""",
+directions kept); another model; mixed (some items changed, others not). Exit code 3 means anything but the first
+two.""",
     )
     parser.add_argument("a", metavar="A", type=space_name, help=f"vectors as they were: {FORMATS}; or a store")
     parser.add_argument("b", metavar="B", type=space_name, help="vectors as they are now, same formats")
