@@ -309,10 +309,11 @@ def _reason(verdict: DriftVerdict, figures: dict[str, Any]) -> str:
     family = f" Of one family, perhaps: about the means the cosine is {kept:.2f}." if kept > _RELATED else ""
     return {
         "same": "Every item has the vector it had.",
-        "same but for precision": f"Rounding or quantisation: cosine {cosine:.4f}, {neighbours}.",
+        "same but for precision": f"Rounded, quantised, or hardly trained further: cosine {cosine:.4f}, {neighbours}.",
         "shuffled": "The same vectors, but under other keys.",
         "rotated": f"All angles between items are as before (correlation {pairwise:.4f}), but coordinates are not: "
         f"cosine {cosine:.2f}. A rotation brings one onto the other.",
-        "fine-tuned": f"Vectors moved, but most directions are kept: cosine {cosine:.3f}, {neighbours}.",
+        "fine-tuned": f"Trained further, coarsely quantised weights, or other input such as a prefix: most directions "
+        f"are kept, cosine {cosine:.3f}, {neighbours}.",
         "another model": f"The coordinates mean something else: cosine {cosine:.3f}, {neighbours}.{family}",
     }[verdict]
