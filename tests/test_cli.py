@@ -32,6 +32,7 @@ GROUPS = {
     "look at a run": ("report", "explore", "evaluate", "compare", "info", "plot"),
     "use a run": ("search", "lexicon", "pairs", "translate", "project", "stitch", "export"),
     "change a model": ("rehearse", "suggest", "migrate", "stores"),
+    "watch an index": ("drift", "audit", "canary"),
     "make files of vectors": ("encode", "convert"),
 }
 COMMANDS = tuple(command for commands in GROUPS.values() for command in commands)

@@ -123,7 +123,7 @@ def test_several_vectors_a_point(client, tmp_path):
         pytest.raises(InputError, match="called 'body'; there are 'te"),
     ):
         store.describe()
-    with open_store(f"qdrant:{tmp_path}#none") as store, pytest.raises(InputError, match="there are none"):
+    with open_store(f"qdrant:{tmp_path}#none") as store, pytest.raises(InputError, match="there is none: sparse"):
         store.describe()
     with open_store(f"qdrant:{tmp_path}#two/title") as store:
         assert (store.describe().rows, store.describe().dim) == (2, DIM)

@@ -214,7 +214,7 @@ def test_pg_an_extension_in_a_schema_of_its_own(database):
     [
         ("title text, vector vector(3)", "docs", "nothing identifies its rows: no primary key, .* no column `id`"),
         ("id int, a vector(3), b vector(3)", "docs", r"several columns of vectors \(a, b\)"),
-        ("id int, a sparsevec(3)", "docs.a", "of type sparsevec, not vector or halfvec"),
+        ("id int, a sparsevec(3)", "docs.a", "of type sparsevec, not vector, halfvec or bit; a dense one is needed"),
         ("id int", "docs.", "TABLE.COLUMN"),
         ("id int", "a.b.c.d", "TABLE.COLUMN"),
     ],
@@ -346,10 +346,10 @@ def test_sqlite_one_of_several_columns(sqlite):
     sqlite("create virtual table docs using vec0(id text primary key, a float[3], b float[2], c int8[4], d bit[8])")
     sqlite("insert into docs values ('x', '[1,2,3]', '[4,5]', vec_int8('[1,2,3,4]'), vec_bit(x'ff'))")
     assert read_all(f"sqlite-vec:{sqlite.path}#docs.b").vectors.tolist() == [[4, 5]]
+    assert read_all(f"sqlite-vec:{sqlite.path}#docs.c").vectors.tolist() == [[1, 2, 3, 4]]
+    assert read_all(f"sqlite-vec:{sqlite.path}#docs.d").vectors.tolist() == [[1] * 8]
     for name, told in (
         ("docs", r"several columns of vectors \(a, b, c, d\)"),
-        ("docs.c", "only vectors of float32 are read, those of c are int8"),
-        ("docs.d", "only vectors of float32 are read, those of d are bit"),
         ("docs.e", "no such column of vectors; there are a, b, c, d"),
         ("docs_rowids", "not a table of sqlite-vec"),
     ):

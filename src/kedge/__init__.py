@@ -25,10 +25,14 @@ if TYPE_CHECKING:
     from kedge.solving.steps import Step
     from kedge.spaces import Embeddings, read_embeddings, read_pairs, write_embeddings
     from kedge.tasks import (
+        Audit,
+        Drift,
         Rehearsal,
         RetrievalScores,
         Stitcher,
         StitchScores,
+        audit,
+        drift,
         read_relevance,
         rehearse,
         retrieval_scores,
@@ -36,6 +40,8 @@ if TYPE_CHECKING:
 
 _HOME = {
     "AnchorDiscovery": "kedge.estimators",
+    "Audit": "kedge.tasks",
+    "Drift": "kedge.tasks",
     "Embeddings": "kedge.spaces",
     "Health": "kedge.judging.health",
     "InputError": "kedge.errors",
@@ -50,6 +56,8 @@ _HOME = {
     "Stitcher": "kedge.tasks",
     "Side": "kedge.models.side",
     "Translator": "kedge.models.translator",
+    "audit": "kedge.tasks",
+    "drift": "kedge.tasks",
     "judge": "kedge.estimators.judge_map",
     "load": "kedge.estimators",
     "load_translator": "kedge.runs.translators",
@@ -63,6 +71,8 @@ _HOME = {
 
 __all__ = [
     "AnchorDiscovery",
+    "Audit",
+    "Drift",
     "Embeddings",
     "Health",
     "InputError",
@@ -78,6 +88,8 @@ __all__ = [
     "Stitcher",
     "Translator",
     "__version__",
+    "audit",
+    "drift",
     "judge",
     "load",
     "load_translator",

@@ -11,6 +11,9 @@ NOT_PASSED = {
     "compare": "no run can be trusted",
     "rehearse": "a metric is below --fail-under",
     "migrate": "the target does not hold what it should",
+    "drift": "the vectors are not of the same model (precision aside), or some have changed",
+    "audit": "there are vectors of several models, or it is uncertain",
+    "canary check": "it is not the same model (precision aside)",
 }
 """The commands that exit with 3, and when."""
 

@@ -19,6 +19,7 @@ from kedge.cli.find import check, demo, discover, reproduce
 from kedge.cli.look import compare, evaluate, explore, info, plot, report
 from kedge.cli.main import fail
 from kedge.cli.use import export, lexicon, pairs, project, search, stitch, translate
+from kedge.cli.watch import audit, canary, drift
 from kedge.errors import did_you_mean
 
 GROUPS: dict[str, tuple[ModuleType, ...]] = {
@@ -26,6 +27,7 @@ GROUPS: dict[str, tuple[ModuleType, ...]] = {
     "look at a run": (report, explore, evaluate, compare, info, plot),
     "use a run": (search, lexicon, pairs, translate, project, stitch, export),
     "change a model": (rehearse, suggest, migrate, stores),
+    "watch an index": (drift, audit, canary),
     "make files of vectors": (encode, convert),
 }
 """The commands under the headings of `kedge --help`; a module has the name of its command."""

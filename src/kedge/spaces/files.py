@@ -17,6 +17,7 @@ from kedge.spaces.atomic import atomic_path, atomic_paths, require_target
 from kedge.spaces.conversion import SpaceLike, as_space
 from kedge.spaces.embeddings import Embeddings
 from kedge.spaces.formats import dataset_folder, h5ad, npy, npz, parquet, safetensors, word2vec_binary, word2vec_text
+from kedge.spaces.packed_bits import first_dims, unpack_numbers
 from kedge.spaces.selection import Selection
 from kedge.spaces.stores.address import Address, as_address, is_address
 from kedge.spaces.streams import require_regular_file
@@ -51,6 +52,8 @@ def read_embeddings(
     *,
     limit: int | None = None,
     keys: Collection[str] | None = None,
+    packed: bool = False,
+    dims: int | None = None,
 ) -> Embeddings:
     """Read a space from a file whose suffix names its format, or from a store.
 
@@ -66,6 +69,11 @@ def read_embeddings(
         Keep at most so many rows, from the top (files are commonly sorted by frequency).
     keys : collection of str, optional
         Keep only the rows with these keys.
+    packed : bool
+        Whether the numbers are bytes of binary vectors, eight dimensions to a byte, as `np.packbits` and
+        sentence-transformers (`ubinary`, `binary`) make them. They become vectors of 1 and -1.
+    dims : int, optional
+        Keep only the first dimensions, as models trained for that (Matryoshka) let one do.
     """
     if limit is not None and limit < 1:
         raise InputError(f"limit must be at least 1, got {limit}")
@@ -73,11 +81,17 @@ def read_embeddings(
     if is_address(path):
         from kedge.spaces.stores.spaces import read_space
 
-        return read_space(as_address(path), selection)
-    return read_file(Path(path), selection)  # type: ignore[arg-type]
+        return read_space(as_address(path), selection, packed=packed, dims=dims)
+    return read_file(Path(path), selection, packed=packed, dims=dims)  # type: ignore[arg-type]
 
 
-def read_file(path: Path, selection: Selection = Selection()) -> Embeddings:  # noqa: B008
+def read_file(
+    path: Path,
+    selection: Selection = Selection(),  # noqa: B008
+    *,
+    packed: bool = False,
+    dims: int | None = None,
+) -> Embeddings:
     """What `read_embeddings` does with a file."""
     place, name = split_name(path)
     is_dataset = dataset_folder.is_dataset(place)
@@ -95,6 +109,10 @@ def read_file(path: Path, selection: Selection = Selection()) -> Embeddings:  # 
         raise InputError(f"{path}: not a readable {what} ({why}); truncated or of another format") from error
     if not names and selection.keys is not None:
         raise InputError(f"{path}: none of the {len(selection.keys)} wanted keys is in the file")
+    if packed:
+        vectors = unpack_numbers(vectors, str(path))
+    if dims is not None:
+        vectors = first_dims(vectors, dims, str(path))
     return Embeddings(names, vectors, str(path))
 
 

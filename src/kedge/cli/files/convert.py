@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from kedge.cli.arguments import FORMATS, add_command, add_limit, add_overwrite, add_target, space_name
+from kedge.cli.arguments import FORMATS, add_command, add_limit, add_overwrite, add_target, positive, space_name
 
 
 def add_parser(commands: Any) -> None:
@@ -21,6 +21,8 @@ def add_parser(commands: Any) -> None:
   kedge convert wiki.vec.gz some.npz --keys words.txt
   kedge convert cells.h5ad#X_pca cells.npz
   kedge convert chroma:DIR#COLLECTION vectors.npz
+  kedge convert vectors.npz short.npz --dims 256             of a model trained for that (Matryoshka)
+  kedge convert ubinary.npy vectors.npz --packed             binary vectors, eight dimensions to a byte
 
 Only ids and vectors are kept; `kedge migrate` keeps the payload of a store too.""",
     )
@@ -29,6 +31,12 @@ Only ids and vectors are kept; `kedge migrate` keeps the payload of a store too.
     )
     add_target(parser, "out", "file to write, whose suffix names the format; or a new store")
     parser.add_argument("--keys", metavar="FILE", type=Path, help="keep only these keys, one per line")
+    parser.add_argument(
+        "--dims", metavar="K", type=positive, help="keep the first K dimensions, and say what that costs searches"
+    )
+    parser.add_argument(
+        "--packed", action="store_true", help="the numbers are bytes of binary vectors: unpack them to 1 and -1"
+    )
     add_overwrite(parser)
     add_limit(parser)
 
@@ -41,7 +49,16 @@ def run(arguments: argparse.Namespace) -> int:
 
     require_free_space(arguments)
     keys = set(read_key_list(arguments.keys)) if arguments.keys else None
-    space = read_embeddings(arguments.file, limit=arguments.limit, keys=keys)
+    space = read_embeddings(arguments.file, limit=arguments.limit, keys=keys, packed=arguments.packed)
     if keys is not None and len(space) < len(keys) and arguments.limit is None:
         note(f"{len(keys) - len(space)} of {len(keys)} wanted keys are not in {arguments.file}")
-    return write_derived(arguments, space, space.vectors, "vectors")
+    vectors = space.vectors
+    if arguments.dims is not None:
+        from kedge.spaces.packed_bits import first_dims
+        from kedge.tasks import prefix_cost
+
+        vectors = first_dims(space.vectors, arguments.dims, str(arguments.file))
+        if len(space) > 1:
+            kept = prefix_cost(space, arguments.dims)
+            note(f"the first {arguments.dims} of {space.dim} dimensions keep {kept:.0%} of ten nearest neighbours")
+    return write_derived(arguments, space, vectors, "vectors")

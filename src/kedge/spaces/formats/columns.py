@@ -46,7 +46,7 @@ def columns_of(schema: Any, source: str, named: str = "", *, advice: str = "") -
     lists, texts, integers = [], [], []
     for entry in schema:
         kind = entry.type
-        if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        if _is_list(kind):
             lists.append(entry)
         elif types.is_integer(kind):
             integers.append(entry.name)
@@ -54,6 +54,12 @@ def columns_of(schema: Any, source: str, named: str = "", *, advice: str = "") -
             texts.append(entry.name)
     floats = [entry.name for entry in lists if types.is_floating(entry.type.value_type)]
     whole = [entry.name for entry in lists if types.is_integer(entry.type.value_type)]
+    nested = [entry.name for entry in lists if _is_list(entry.type.value_type)]
+    if nested and ((not floats and not whole) or named.rpartition(",")[2] in nested):
+        raise InputError(
+            f"{source}: column `{nested[0]}` holds several vectors per row (multi-vector, late interaction), and one "
+            "is needed; pool them first, such as by their mean"
+        )
     if not floats and not whole:
         raise InputError(f"{source}: no column holds lists of numbers; there are {', '.join(schema.names)}")
 
@@ -82,6 +88,12 @@ def _choose(
     if len(meant) > 1:
         raise InputError(f"{source}: several columns hold {what} ({', '.join(meant)}); {advice}")
     return meant[0] if meant else None
+
+
+def _is_list(kind: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
 def _is_text(kind: Any) -> bool:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from kedge.errors import InputError, KedgeError
+from kedge.errors import InputError, KedgeError, did_you_mean
 from kedge.spaces.embeddings import Embeddings
+from kedge.spaces.packed_bits import first_dims, unpack_numbers
 from kedge.spaces.selection import Selection
 from kedge.spaces.stores.address import Address
 from kedge.spaces.stores.registry import open_store
@@ -17,7 +21,7 @@ from kedge.spaces.stores.store import DOCUMENT, NO_ID, Batch, Description
 _ROWS = 2000
 
 
-def read_space(address: Address, selection: Selection) -> Embeddings:
+def read_space(address: Address, selection: Selection, *, packed: bool = False, dims: int | None = None) -> Embeddings:
     """The rows of a store that are wanted, in its order; a row without a vector is an `InputError`."""
     with open_store(address) as store:
         about = store.describe()
@@ -38,7 +42,37 @@ def read_space(address: Address, selection: Selection) -> Embeddings:
                 break
     if not keys and selection.keys is not None:
         raise InputError(f"{address}: none of the {len(selection.keys)} wanted keys is in it")
-    return Embeddings(keys, vectors[: len(keys)], str(address))
+    found = vectors[: len(keys)]
+    if packed:
+        found = unpack_numbers(found, str(address))
+    if dims is not None:
+        found = first_dims(found, dims, str(address))
+    return Embeddings(keys, found, str(address))
+
+
+def read_space_with_field(
+    address: str | Path | Address, name: str, *, limit: int | None = None
+) -> tuple[Embeddings, list[Any]]:
+    """All rows of a store, or the first `limit`, and of each the entry `name` of its payload, or None."""
+    keys: list[str] = []
+    parts: list[NDArray[np.float32]] = []
+    values: list[Any] = []
+    seen: set[str] = set()
+    with open_store(address) as store:
+        for batch in store.read(_ROWS):
+            if batch.bad:
+                raise InputError(f"{address}: row {batch.bad[0][0]!r} {batch.bad[0][1]}; give it one")
+            keys += [str(key) for key in batch.ids]
+            parts.append(np.asarray(batch.vectors, dtype=np.float32))
+            values += [payload.get(name) for payload in batch.payloads]
+            seen.update(*batch.payloads)
+            if limit is not None and len(keys) >= limit:
+                break
+    if name not in seen:
+        known = f"it has {', '.join(sorted(seen))}" if seen else "it has no payload"
+        raise InputError(f"{address}: no row has a field {name!r} in its payload; {known}{did_you_mean(name, seen)}")
+    space = Embeddings(keys[:limit], np.concatenate(parts)[:limit], str(address))
+    return space, values[:limit]
 
 
 def read_texts(address: Address, keys: Collection[str]) -> dict[str, str]:

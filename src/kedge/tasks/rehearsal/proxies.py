@@ -2,7 +2,8 @@
 
 The text that a stand-in is taken from is what it should find. Where that text was encoded whole, the stand-in is a part
 of it and finds it nearly as easily as the text itself would, so that it flatters nearly as much
-(`benchmarks/queries.py` measures it); where only a summary was encoded, a sentence from elsewhere is as good as a query.
+(`benchmarks/queries.py` measures it); where only a summary was encoded, a sentence from elsewhere is as good as a
+query.
 """
 
 from __future__ import annotations

@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 from kedge.errors import InputError
 from kedge.spaces.atomic import atomic_paths
 from kedge.spaces.formats.npy import key_fault, key_file, read_keys, write_keys
+from kedge.spaces.packed_bits import unpack_bits
 from kedge.spaces.stores.backends.single_file import Contents, WholeFile
 from kedge.spaces.stores.store import Description, Id, Metric
 
 _METRICS: dict[int, Metric] = {faiss.METRIC_INNER_PRODUCT: "ip", faiss.METRIC_L2: "l2"}
 _ROWS = 16_384
+_BINARY = b"IB"  # how a file begins whose index is binary
 
 
 class FaissStore(WholeFile):
@@ -50,6 +52,9 @@ class FaissStore(WholeFile):
         return self._numbered
 
     def _load(self) -> Contents:
+        with self._path.open("rb") as stream:
+            if stream.read(len(_BINARY)) == _BINARY:
+                return self._load_binary()
         index = whole = faiss.read_index(str(self._path), faiss.IO_FLAG_MMAP)
         metric = _METRICS.get(index.metric_type)
         numbers: list[Id] = list(range(index.ntotal))
@@ -60,6 +65,23 @@ class FaissStore(WholeFile):
             index.make_direct_map()
         ids: list[Id] = list(read_keys(self._path, len(numbers))) if key_file(self._path).is_file() else numbers
         return Contents(ids, _Reconstructed(index, whole, self.address), metric)  # type: ignore[arg-type]
+
+    def _load_binary(self) -> Contents:
+        """A binary index, whose bits become 1 and -1."""
+        index: Any = faiss.read_index_binary(str(self._path))
+        whole = index  # with which its parts are freed
+        numbers: list[Id] = list(range(index.ntotal))
+        if isinstance(index, faiss.IndexBinaryIDMap):
+            numbers = faiss.vector_to_array(index.id_map).tolist()
+            index = faiss.downcast_IndexBinary(index.index)
+        if not isinstance(index, faiss.IndexBinaryFlat):
+            raise InputError(
+                f"{self.address}: of binary indexes flat ones are read, this is a {type(index).__name__}; give the "
+                "vectors it was made from"
+            )
+        codes = faiss.vector_to_array(getattr(index, "xb")).reshape(whole.ntotal, index.code_size)  # noqa: B009 - not in its stubs
+        ids: list[Id] = list(read_keys(self._path, len(numbers))) if key_file(self._path).is_file() else numbers
+        return Contents(ids, unpack_bits(codes, index.d), None)
 
     def _files(self) -> list[Path]:
         return [self._path, key_file(self._path)]

@@ -36,6 +36,8 @@ from kedge.spaces.stores.payloads import to_columns, unfit_for_json
 from kedge.spaces.stores.store import Batch, Description, Id, Store
 
 _COLUMN = "embedding"  # where the address names none and there is none
+_OTHER_VECTORS = ("vector", "halfvec", "sparsevec")  # columns of these are no payload; one of bits may be flags
+_MIN_BITS = 64  # a column of fewer bits is taken for a vector only if the address names it
 _MAX_NAME_BYTES = 63  # PostgreSQL cuts longer names short, so that they name something else
 
 
@@ -295,14 +297,15 @@ class PostgresStore(Store):
             # Several columns are one id, in which nobody searches for one of them: they stay in the payload, too.
             alone = list(key.columns) if len(key.columns) == 1 else []
             others = [
-                column for column in columns if column not in alone and column.kind not in (*NUMBERS, "sparsevec")
+                column for column in columns if column not in (*alone, vector) and column.kind not in _OTHER_VECTORS
             ]
             self._found = VectorTable(key, vector, others, vector.dim if vector.dim > 0 else self._usual_dim(vector))
         return self._found
 
     def _vector_of(self, columns: Sequence[Column]) -> Column | None:
         if self._column is None:
-            vectors = [column for column in columns if column.kind in NUMBERS]
+            vectors = [column for column in columns if column.kind in NUMBERS and column.kind != "bit"]
+            vectors = vectors or [column for column in columns if column.kind == "bit" and column.dim >= _MIN_BITS]
             if len(vectors) > 1:
                 names = ", ".join(column.name for column in vectors)
                 raise InputError(
@@ -311,7 +314,9 @@ class PostgresStore(Store):
         else:
             vectors = [column for column in columns if column.name == self._column]
             if vectors and vectors[0].kind not in NUMBERS:
-                raise InputError(f"{self.address}: the column is of type {vectors[0].type}, not vector or halfvec")
+                kind = vectors[0].type
+                dense = "; a dense one is needed" if vectors[0].kind == "sparsevec" else ""
+                raise InputError(f"{self.address}: the column is of type {kind}, not vector, halfvec or bit{dense}")
         return vectors[0] if vectors else None
 
     def _usual_dim(self, vector: Column) -> int:
@@ -332,6 +337,8 @@ class PostgresStore(Store):
 
     def _send(self, cursor: psycopg.Cursor[Any], batch: Batch, table: VectorTable) -> None:
         """Put rows into a table that lasts as long as the transaction."""
+        if table.vector.kind == "bit":
+            raise InputError(f"{self.address}: a column of bits is read, and not written; write to one of type vector")
         kinds = ["bigint" if column.type in INTEGERS else "text" for column in table.key.columns]
         keys = [SQL("{} {}").format(Identifier(f"key_{place}"), SQL(kind)) for place, kind in enumerate(kinds)]
         cursor.execute(

@@ -14,12 +14,14 @@ from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 from psycopg.types.datetime import DateLoader, IntervalLoader, TimeLoader, TimestampLoader, TimestamptzLoader
 
 from kedge.errors import InputError
+from kedge.spaces.packed_bits import unpack_bits
 from kedge.spaces.stores.address import Address
 from kedge.spaces.stores.payloads import PAYLOAD, from_columns
 from kedge.spaces.stores.store import DOCUMENT, NO_ID, Batch, Id, Metric
 
-NUMBERS = {"vector": ">f4", "halfvec": ">f2"}
-"""The types of vectors, with that of their numbers as they are sent, after `HEAD` bytes with the dimension."""
+NUMBERS = {"vector": ">f4", "halfvec": ">f2", "bit": "u1"}
+"""The types of vectors, with that of their numbers as they are sent, after `HEAD` bytes with the dimension; of `bit`,
+which is read only, eight to a byte."""
 
 HEAD = 4
 INTEGERS = ("smallint", "integer", "bigint")
@@ -162,7 +164,9 @@ class VectorTable:
     def batch(self, rows: Sequence[tuple[Any, ...]], begin: int) -> Batch:
         """Rows of the values of the key, the vector and the other columns; those without an id count from `begin`."""
         width = len(self.key.columns)
-        sent = np.dtype([("head", f"V{HEAD}"), ("numbers", NUMBERS[self.vector.kind], (self.dim,))])
+        packed = self.vector.kind == "bit"
+        width_sent = -(-self.dim // 8) if packed else self.dim
+        sent = np.dtype([("head", f"V{HEAD}"), ("numbers", NUMBERS[self.vector.kind], (width_sent,))])
         good: list[tuple[Id, tuple[Any, ...]]] = []
         bad: list[tuple[Id, str]] = []
         for number, row in enumerate(rows, begin):
@@ -175,7 +179,8 @@ class VectorTable:
                 bad.append((name, f"has {int.from_bytes(vector[:2], 'big')} numbers instead of {self.dim}"))
             else:
                 good.append((name, row[width:]))
-        vectors = np.frombuffer(b"".join(row[0] for _, row in good), dtype=sent)["numbers"].astype(np.float32)
+        numbers = np.frombuffer(b"".join(row[0] for _, row in good), dtype=sent)["numbers"]
+        vectors = unpack_bits(np.ascontiguousarray(numbers), self.dim) if packed else numbers.astype(np.float32)
         names = [column.name for column in self.others]
         payloads = [dict(zip(names, row[1:], strict=True)) for _, row in good]
         if self.is_own:

@@ -77,6 +77,11 @@ def chosen_vector(names: Collection[str], wanted: str, address: Address, form: s
         raise InputError(f"{address}: no dense vector is called {wanted!r}{near}")
     if wanted or len(names) == 1:
         return wanted or next(iter(names))
+    if not names:
+        raise InputError(
+            f"{address}: one dense vector per point is needed, and there is none: sparse vectors and multi-vectors "
+            "(late interaction) are not read"
+        )
     raise InputError(f"{address}: one dense vector per point is needed, there are {known}; {form}")
 
 

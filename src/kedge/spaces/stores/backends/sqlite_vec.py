@@ -16,13 +16,14 @@ import sqlite_vec
 
 from kedge.errors import InputError, did_you_mean
 from kedge.spaces.atomic import require_parent
+from kedge.spaces.packed_bits import unpack_bits
 from kedge.spaces.stores.address import Address
 from kedge.spaces.stores.payloads import PAYLOAD, from_columns, to_columns, unfit_for_json
 from kedge.spaces.stores.store import DOCUMENT, Batch, Description, Id, Metric, Store
 
 _COLUMN = "embedding"  # where the address names none and there is none
 _NOTES = "kedge_stores"
-_FLOATS = ("float", "f32")
+_TYPES = {"float": "<f4", "f32": "<f4", "int8": "<i1", "i8": "<i1", "bit": "u1"}  # bits lie eight to a byte
 _VECTOR = re.compile(r"(\w+)\s+(\w+)\s*\[\s*(\d+)\s*\](.*)", re.DOTALL)
 _KEY = re.compile(r"(\w+)\s+(\w+)\s+primary\s+key", re.IGNORECASE)
 _OTHER = re.compile(r"\+?\s*(\w+)\s+\w+")
@@ -46,6 +47,7 @@ class _VectorTable:
     id_is_text: bool
     vector: str
     dim: int
+    kind: str  # of its numbers, one of `_TYPES`
     metric: Metric | None
     others: Sequence[str]
     metadata: Mapping[str, str] | None  # of those made here
@@ -248,14 +250,15 @@ class SqliteVecStore(Store):
             near = did_you_mean(name, vectors) or f"; there are {', '.join(vectors)}"
             raise InputError(f"{self.address}: there is no such column of vectors{near}")
         kind, dim, options = vectors[name].group(2, 3, 4)
-        if kind.lower() not in _FLOATS:
-            raise InputError(f"{self.address}: only vectors of float32 are read, those of {name} are {kind}")
+        if kind.lower() not in _TYPES:
+            raise InputError(f"{self.address}: vectors of float, int8 and bit are read, those of {name} are {kind}")
         metric = _METRIC.search(options)
         return _VectorTable(
             id=key[1] if key else "rowid",
             id_is_text=key is not None and key[2].lower() == "text",
             vector=name,
             dim=int(dim),
+            kind=kind.lower(),
             metric=_METRICS.get(metric[1].lower() if metric else "l2"),
             others=others,
             metadata=self._metadata(),
@@ -273,8 +276,12 @@ def _quoted(name: str) -> str:
 
 
 def _batch(rows: Sequence[Sequence[Any]], table: _VectorTable) -> Batch:
-    vectors = np.frombuffer(b"".join(row[1] for row in rows), dtype="<f4").reshape(len(rows), table.dim)
+    stored = np.frombuffer(b"".join(row[1] for row in rows), dtype=_TYPES[table.kind])
+    if table.kind == "bit":
+        vectors = unpack_bits(stored.reshape(len(rows), -1 if rows else table.dim), table.dim, "little")
+    else:
+        vectors = stored.reshape(len(rows), table.dim).astype(np.float32)
     payloads = [dict(zip(table.others, row[2:], strict=True)) for row in rows]
     if table.is_own:
         payloads = [from_columns(json.loads(payload[PAYLOAD]), payload[DOCUMENT]) for payload in payloads]
-    return Batch([row[0] for row in rows], vectors.astype(np.float32), payloads)
+    return Batch([row[0] for row in rows], vectors, payloads)

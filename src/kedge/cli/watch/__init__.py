@@ -1,0 +1,1 @@
+"""Commands that watch an index: `drift`, `audit`, `canary`."""

@@ -1,0 +1,319 @@
+"""Two sets of vectors of the same items: is it still the same model, and if not, what has changed, and where?"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kedge.errors import InputError
+from kedge.spaces.conversion import SpaceLike, as_space
+from kedge.spaces.embeddings import Embeddings, Key
+from kedge.spaces.packed_bits import first_dims
+from kedge.tasks.watching.likeness import Rows, likeness, unit_rows, unrelated_below
+
+DriftVerdict = Literal[
+    "same", "same but for precision", "shortened", "shuffled", "rotated", "fine-tuned", "another model", "mixed"
+]
+
+UNCHANGED: frozenset[str] = frozenset({"same", "same but for precision"})
+"""The verdicts with which an index goes on answering as before."""
+
+MIN_COMMON = 10
+"""So many items must be in both sets."""
+
+# Numbers of unit vectors that differ by less are equal but for the last bits of float32.
+_SAME = 2e-6
+# Cosine of a row with itself after rounding to 16 or 8 bits, or by a model whose weights were; far above what other
+# texts or other training leave.
+_PRECISE = 0.98
+# An item whose cosine is below this has another vector, not a rounded one.
+_MOVED = 0.95
+# The same for vectors that have so few different numbers that they must have been quantised: binary ones keep signs.
+_QUANTISED, _MAX_LEVELS = 0.6, 256
+# Differences that a linear function of the vectors foresees to this degree are no noise of rounding.
+_MAX_FORESEEN = 0.25
+# Agreement of all cosines between items, which no rotation changes.
+_ROTATED = 0.99
+# Cosine of a row with itself about the means of both sets: a fine-tuned model keeps at least this of its directions.
+_FINE_TUNED = 0.5
+# And a model of the same family, which was trained further, at least this; unrelated ones keep none.
+_RELATED = 0.15
+_SAMPLE = 2000
+_NEIGHBOURS = 10
+_MIN_ROWS_PER_DIM = 1.5
+
+
+@dataclass(frozen=True)
+class Drift:
+    """What `drift` found.
+
+    Parameters
+    ----------
+    verdict : str
+        "same"; "same but for precision"; "shortened" (one set holds the first dimensions of the other); "shuffled" (the
+        same vectors under other ids); "rotated" (all angles as before, other coordinates); "fine-tuned" (moved, but
+        most directions kept); "another model"; or "mixed": some rows are as before and `changed_keys` are not.
+    reason : str
+        One sentence for people.
+    common, only_a, only_b : int
+        Items in both sets and in one of them.
+    cosine, cosine_low : float or None
+        Of an item's two vectors: mean, and the value that 1 % of the items are below. None where lengths differ.
+    centered_cosine : float or None
+        The mean after the mean of each set was subtracted, so that what all items share does not count.
+    rotation_cosine : float or None
+        The mean after the best rotation of one half of the items, on the other half; None where there are too few
+        items to fit one.
+    pairwise : float
+        Correlation of the cosines between items in A with those in B: 1 if only coordinates have changed.
+    overlap : float
+        The share of an item's ten nearest neighbours in A that are among its ten nearest in B.
+    changed_keys : list
+        For "mixed", the items whose vectors changed, the furthest first.
+    changed : str or None
+        For "mixed", what the changed rows are: "another model", "other content", ..., or "too few to say".
+    """
+
+    verdict: DriftVerdict
+    reason: str
+    common: int
+    only_a: int
+    only_b: int
+    cosine: float | None
+    cosine_low: float | None
+    centered_cosine: float | None
+    rotation_cosine: float | None
+    pairwise: float
+    overlap: float
+    changed_keys: list[Key]
+    changed: str | None = None
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether an index of A may go on with vectors of B."""
+        return self.verdict in UNCHANGED
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it, for JSON."""
+        return asdict(self)
+
+
+def drift(a: SpaceLike, b: SpaceLike) -> Drift:
+    """Compare two sets of vectors with the same keys, or some of them: is B still of the model of A?
+
+    Parameters
+    ----------
+    a, b : as to `AnchorDiscovery.fit`
+        At least ten keys must be in both. Arrays without keys are compared row by row.
+    """
+    space_a, space_b = as_space(a, "a"), as_space(b, "b")
+    keys = [key for key in space_a.keys if key in space_b.row_of]
+    if len(keys) < MIN_COMMON:
+        raise InputError(
+            f"{space_a.source} and {space_b.source} have {len(keys)} keys in common, at least {MIN_COMMON} are needed; "
+            f"keys look like {space_a.keys[0]!r} and {space_b.keys[0]!r}"
+        )
+    raw_a, raw_b = _rows(space_a, keys), _rows(space_b, keys)
+    counts = {"common": len(keys), "only_a": len(space_a) - len(keys), "only_b": len(space_b) - len(keys)}
+    whole_a, whole_b = unit_rows(raw_a), unit_rows(raw_b)
+    shared = _invariants(whole_a, whole_b)
+    if space_a.dim != space_b.dim:
+        return _of_two_lengths(raw_a, raw_b, counts, shared)
+    cosines = np.einsum("ij,ij->i", whole_a, whole_b)
+    figures: dict[str, Any] = {
+        **counts,
+        **shared,
+        "cosine": float(cosines.mean()),
+        "cosine_low": float(np.quantile(cosines, 0.01)),
+        "centered_cosine": _centered_cosine(whole_a, whole_b),
+        "rotation_cosine": _rotation_cosine(whole_a, whole_b),
+    }
+    moved = _moved_rows(cosines)
+    if moved is not None:
+        return _mixed(whole_a, whole_b, cosines, moved, keys, figures)
+    verdict = _of_all(raw_a, raw_b, whole_a, whole_b, figures)
+    return Drift(verdict, _reason(verdict, figures), changed_keys=[], **figures)
+
+
+def _rows(space: Embeddings, keys: list[Key]) -> NDArray[np.float32]:
+    return np.asarray(space.vectors[space.rows(keys)], dtype=np.float32)
+
+
+def _of_all(raw_a: Rows, raw_b: Rows, a: Rows, b: Rows, figures: dict[str, Any]) -> DriftVerdict:
+    if np.quantile(np.abs(a - b).max(axis=1), 0.99) <= _SAME:
+        return "same"
+    if figures["cosine_low"] >= _PRECISE and _foreseen(a, b) < _MAX_FORESEEN:
+        return "same but for precision"
+    if _is_quantised_form(raw_a, raw_b) or _is_quantised_form(raw_b, raw_a):
+        return "same but for precision"
+    if figures["pairwise"] >= _ROTATED and figures["cosine"] < _PRECISE:
+        return "rotated"
+    if figures["cosine"] < _PRECISE and _under_other_keys(a, b):
+        return "shuffled"
+    return "fine-tuned" if figures["centered_cosine"] >= _FINE_TUNED else "another model"
+
+
+def _of_two_lengths(raw_a: Rows, raw_b: Rows, counts: dict[str, int], shared: dict[str, float]) -> Drift:
+    """Sets of different dimensions: a prefix of the same vectors, or another model."""
+    dim = min(raw_a.shape[1], raw_b.shape[1])
+    cosines = np.einsum("ij,ij->i", unit_rows(raw_a[:, :dim]), unit_rows(raw_b[:, :dim]))
+    low = float(np.quantile(cosines, 0.01))
+    verdict: DriftVerdict = "shortened" if low >= _PRECISE else "another model"
+    lengths = f"{raw_a.shape[1]} and {raw_b.shape[1]} dimensions"
+    reason = (
+        f"The shorter vectors begin as the longer ones do ({lengths}; cosine of the first {dim}: {cosines.mean():.4f})."
+        if verdict == "shortened"
+        else f"The vectors have {lengths}, and the shorter ones are not the beginning of the longer ones."
+    )
+    figures: dict[str, Any] = {**counts, **shared}
+    return Drift(
+        verdict,
+        reason,
+        cosine=None,
+        cosine_low=None,
+        centered_cosine=None,
+        rotation_cosine=None,
+        changed_keys=[],
+        **figures,
+    )
+
+
+def prefix_cost(space: SpaceLike, dims: int) -> float:
+    """The share of an item's ten nearest neighbours that are so in the first `dims` dimensions, too."""
+    rows = as_space(space, "space").vectors
+    drawn = np.sort(np.random.default_rng(0).permutation(len(rows))[:_SAMPLE])
+    some = np.asarray(rows[drawn], dtype=np.float32)
+    return _invariants(unit_rows(some), unit_rows(first_dims(some, dims, "space")))["overlap"]
+
+
+def _invariants(a: Rows, b: Rows) -> dict[str, float]:
+    """What no change of coordinates alters: cosines between items, and who is near whom."""
+    drawn = np.sort(np.random.default_rng(0).permutation(len(a))[:_SAMPLE])
+    grams = [rows[drawn] @ rows[drawn].T for rows in (a, b)]
+    above = np.triu_indices(len(drawn), k=1)
+    first, second = (gram[above].astype(np.float64) for gram in grams)
+    spread = first.std() * second.std()
+    pairwise = float(np.mean((first - first.mean()) * (second - second.mean())) / spread) if spread > 0 else 1.0
+    count = min(_NEIGHBOURS, len(drawn) - 1)
+    nearest = []
+    for gram in grams:
+        np.fill_diagonal(gram, -np.inf)
+        nearest.append(np.argpartition(-gram, count - 1, axis=1)[:, :count])
+    overlap = float((nearest[0][:, :, None] == nearest[1][:, None, :]).any(axis=2).mean())
+    return {"pairwise": pairwise, "overlap": overlap}
+
+
+def _centered_cosine(a: Rows, b: Rows) -> float:
+    """Mean cosine of the two vectors of an item about the means of both sets."""
+    first, second = (unit_rows(rows - rows.mean(axis=0)) for rows in (a, b))
+    return float(np.einsum("ij,ij->i", first, second).mean())
+
+
+def _rotation_cosine(a: Rows, b: Rows) -> float | None:
+    """The mean cosine that is left after the best rotation, on items it was not fitted to."""
+    fitted = np.random.default_rng(0).permutation(len(a)) < len(a) // 2
+    if fitted.sum() < _MIN_ROWS_PER_DIM * a.shape[1]:
+        return None
+    left, _, right = np.linalg.svd((a[fitted].T @ b[fitted]).astype(np.float64))
+    turned = a[~fitted] @ (left @ right).astype(np.float32)
+    return float(np.einsum("ij,ij->i", turned, b[~fitted]).mean())
+
+
+def _foreseen(a: Rows, b: Rows) -> float:
+    """The share of the difference that its mean and a linear map of A foresee, on items that were not used to fit.
+
+    Rounding is foreseen by nothing; training moves items of one kind in one direction. With few items for each
+    dimension only the mean can be asked.
+    """
+    difference = (b - a).astype(np.float64)
+    fitted = np.random.default_rng(0).permutation(len(a)) < len(a) // 2
+    left = difference[~fitted] - difference[fitted].mean(axis=0)
+    if fitted.sum() >= _MIN_ROWS_PER_DIM * a.shape[1]:
+        mean = a[fitted].mean(axis=0, dtype=np.float64)
+        known = a[fitted] - mean
+        ridge = known.T @ known + 1e-2 * len(known) / a.shape[1] * np.eye(a.shape[1])
+        slope = np.linalg.solve(ridge, known.T @ (difference[fitted] - difference[fitted].mean(axis=0)))
+        left = left - (a[~fitted] - mean) @ slope
+    total = float(np.square(difference[~fitted]).sum())
+    return 1 - float(np.square(left).sum()) / total if total > 0 else 0.0
+
+
+def _is_quantised_form(fine: Rows, coarse: Rows) -> bool:
+    """Whether one set has few different numbers, and they stand, dimension by dimension, for those of the other.
+
+    Quantisers give each dimension a scale and a zero of its own. Both are fitted on one half of the items.
+    """
+    if len(np.unique(coarse[:_SAMPLE])) > _MAX_LEVELS or len(np.unique(fine[:_SAMPLE])) <= _MAX_LEVELS:
+        return False
+    fitted = np.random.default_rng(0).permutation(len(fine)) < len(fine) // 2
+    fine, coarse = fine.astype(np.float64), coarse.astype(np.float64)
+    means = fine[fitted].mean(axis=0), coarse[fitted].mean(axis=0)
+    known = coarse[fitted] - means[1]
+    spread = np.square(known).sum(axis=0)
+    scale = np.where(spread > 0, (known * (fine[fitted] - means[0])).sum(axis=0) / np.where(spread > 0, spread, 1), 0)
+    again = means[0] + (coarse[~fitted] - means[1]) * scale
+    left = np.einsum("ij,ij->i", unit_rows(again - means[0]), unit_rows(fine[~fitted] - means[0]))
+    return float(np.quantile(left, 0.05)) >= _QUANTISED
+
+
+def _under_other_keys(a: Rows, b: Rows) -> bool:
+    """Whether most vectors of A are in B, under other keys."""
+    asked = a[:: max(1, len(a) // 200)]
+    found = np.zeros(len(asked))
+    for begin in range(0, len(b), 8192):
+        found = np.maximum(found, (asked @ b[begin : begin + 8192].T).max(axis=1))
+    return float((found >= 0.999).mean()) > 0.5
+
+
+def _moved_rows(cosines: NDArray[np.float32]) -> NDArray[np.bool_] | None:
+    """The rows (n,) that changed, where others did not and hardly any is between; None where there is no such gap."""
+    moved, kept = cosines < _MOVED, cosines >= _PRECISE
+    between = len(cosines) - moved.sum() - kept.sum()
+    apart = between <= 0.05 * min(moved.sum(), kept.sum())
+    return moved if moved.any() and kept.sum() >= max(3, 0.01 * len(cosines)) and apart else None
+
+
+def _mixed(
+    a: Rows, b: Rows, cosines: NDArray[np.float32], moved: NDArray[np.bool_], keys: list[Key], figures: dict[str, Any]
+) -> Drift:
+    order = np.flatnonzero(moved)[np.argsort(cosines[moved], kind="stable")]
+    what = _of_moved(a[moved], b[moved], a[~moved])
+    reason = (
+        f"{int(moved.sum())} of {len(moved)} items have other vectors than before ({what}); the rest are as they were."
+    )
+    return Drift("mixed", reason, changed_keys=[keys[row] for row in order.tolist()], changed=what, **figures)
+
+
+def _of_moved(before: Rows, after: Rows, kept: Rows) -> str:
+    """What rows are that changed while others did not: the same model with other content, or another model."""
+    if len(before) < 2 * MIN_COMMON:
+        return "too few to say why"
+    shared = _invariants(before, after)
+    if shared["pairwise"] >= _ROTATED:
+        return "rotated"
+    alike = likeness(kept, after)
+    if alike < unrelated_below(after.shape[1]):
+        return "another model"
+    if _centered_cosine(before, after) >= _FINE_TUNED:
+        return "fine-tuned, or slightly other content"
+    return "other content, or a related model"
+
+
+def _reason(verdict: DriftVerdict, figures: dict[str, Any]) -> str:
+    cosine, pairwise, overlap = figures["cosine"], figures["pairwise"], figures["overlap"]
+    neighbours = f"{overlap:.0%} of neighbours kept"
+    kept = figures["centered_cosine"]
+    family = f" Of one family, perhaps: about the means the cosine is {kept:.2f}." if kept > _RELATED else ""
+    return {
+        "same": "Every item has the vector it had.",
+        "same but for precision": f"Rounded, quantised, or hardly trained further: cosine {cosine:.4f}, {neighbours}.",
+        "shuffled": "The same vectors, but under other keys.",
+        "rotated": f"All angles between items are as before (correlation {pairwise:.4f}), but coordinates are not: "
+        f"cosine {cosine:.2f}. A rotation brings one onto the other.",
+        "fine-tuned": f"Trained further, coarsely quantised weights, or other input such as a prefix: most directions "
+        f"are kept, cosine {cosine:.3f}, {neighbours}.",
+        "another model": f"The coordinates mean something else: cosine {cosine:.3f}, {neighbours}.{family}",
+    }[verdict]
