@@ -154,7 +154,7 @@ def run_line(line: str, where: str, *, runs: bool) -> str:
 
 def run_kedge(arguments: list[str], line: str, where: str, *, runs: bool) -> str:
     parse_kedge(arguments, where)
-    if not runs or arguments[0] == "explore":  # which serves until it is stopped
+    if not runs or arguments[0] in ("explore", "serve"):  # which answer until they are stopped
         return ""
     stated = re.search(r"# exits with (\d+)", line)
     with told() as heard:

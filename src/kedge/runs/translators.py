@@ -9,6 +9,7 @@ import numpy as np
 
 from kedge.errors import InputError
 from kedge.models.translator import Normaliser, TranslationStep, Translator
+from kedge.runs.exported import is_exported, read_exported
 from kedge.runs.folder import read_translation
 
 Scale = Literal["unit", "raw"]
@@ -17,13 +18,16 @@ Scale = Literal["unit", "raw"]
 def load_translator(folder: str | Path, *, back: bool = False, scale: Scale = "unit") -> Translator:
     """What translates vectors of X into Y, or with `back` of Y into X, from a run folder; loads no torch.
 
-    Vectors come out with unit length, or with `scale="raw"` with the mean length of the target's own vectors.
+    Vectors come out with unit length, or with `scale="raw"` with the mean length of the target's own vectors. A file
+    of `kedge export --to numpy` does as well as a run; its direction and its scale are those it was exported with.
 
     >>> translate = kedge.load_translator("RUN")
     >>> translate(query).shape
     (384,)
     """
     require_scale(scale)
+    if is_exported(Path(folder)):
+        return _load_exported(Path(folder), back=back, scale=scale)
     run, centers, maps = read_translation(Path(folder))
     dims = {"x": run.counts.dim_x, "y": run.counts.dim_y}
     sides = {side: Normaliser(centers.get(f"center_{side}", np.zeros(dim, np.float32))) for side, dim in dims.items()}
@@ -31,6 +35,18 @@ def load_translator(folder: str | Path, *, back: bool = False, scale: Scale = "u
     step = TranslationStep(sides[source], maps["map_back" if back else "map"], sides[target])
     mean_norms = {"x": run.mean_norm_x, "y": run.mean_norm_y}
     return Translator((step,), mean_norms[target] if scale == "raw" else 1.0)
+
+
+def _load_exported(path: Path, *, back: bool, scale: Scale) -> Translator:
+    """The translator of a file; it has one direction and one scale."""
+    translator, about = read_exported(path)
+    if back or (scale == "raw" and about.get("scale") != "raw"):
+        option = "--back" if back else "--scale raw"
+        raise InputError(
+            f"{path}: translates {about.get('source')} to {about.get('target')} with scale {about.get('scale')}; give "
+            f"the run folder instead, or export it with {option} and omit the argument here"
+        )
+    return translator
 
 
 def require_scale(scale: str) -> None:
