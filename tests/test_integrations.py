@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -236,9 +237,9 @@ def test_haystack(run_files, models, asked, monkeypatch):
     monkeypatch.setenv("HAYSTACK_TELEMETRY_ENABLED", "False")
     pytest.importorskip("haystack", reason="needs Haystack: pip install 'kedge[haystack]'")
     from haystack import Document, Pipeline
-    from haystack.core.serialization import allow_deserialization_module
     from haystack.components.embedders import MockDocumentEmbedder, MockTextEmbedder
     from haystack.components.retrievers import InMemoryEmbeddingRetriever
+    from haystack.core.serialization import allow_deserialization_module
     from haystack.document_stores.in_memory import InMemoryDocumentStore
 
     from kedge.integrations.haystack import TranslatedDocumentEmbedder, TranslatedTextEmbedder
@@ -439,3 +440,63 @@ def test_a_router_takes_the_old_model_for_documents(tiny_model, exported):
     both = SentenceTransformer(modules=[Router.for_query_document([*tiny_model, module], list(tiny_model))])
     assert both.encode_query(TEXTS).shape == (4, 24)
     assert both.encode_document(TEXTS).shape == (4, 32)
+
+
+@pytest.mark.parametrize("documents", ["translate", "native"])
+def test_export_writes_model_and_map(documents, tiny_model, exported, tmp_path, capsys):
+    from sentence_transformers import SentenceTransformer
+
+    tiny_model.save(str(tmp_path / "tiny"))
+    command = ["export", str(exported), "--to", "sentence-transformers", "-o", str(tmp_path / "whole")]
+    assert main([*command, "--model", str(tmp_path / "tiny"), "--documents", documents]) == 0
+    printed = capsys.readouterr().out
+    assert "32 to 24 dimensions" in printed
+    names: dict[str, Any] = {}
+    exec(printed.partition("use it so:\n")[2], names)
+    assert isinstance(names["model"], SentenceTransformer)
+    translated = make_translator()(tiny_model.encode(TEXTS))
+    np.testing.assert_allclose(names["model"].encode_query(TEXTS), translated, rtol=1e-4, atol=1e-5)
+    assert names["model"].encode_document(TEXTS).shape == (4, 24 if documents == "translate" else 32)
+    assert main([*command, "--overwrite"]) == 2
+    assert "a folder is not overwritten" in capsys.readouterr().err
+
+
+def test_export_writes_a_module_alone(tiny_model, run_files, exported, tmp_path, capsys):
+    pytest.importorskip("sentence_transformers.base.modules", reason="pip install 'kedge[sentence-transformers]'")
+    from kedge.integrations.sentence_transformers import TranslationModule
+
+    back = ["--back", "--scale", "raw", "--json"]
+    assert main(["export", run_files[0], "--to", "sentence-transformers", "-o", str(tmp_path / "back"), *back]) == 0
+    assert json.loads(capsys.readouterr().out)["dimensions_out"] == 300
+    module = TranslationModule.load(str(tmp_path / "back"))
+    vectors = np.random.default_rng(3).standard_normal((2, 100)).astype(np.float32)
+    import torch
+
+    translated = module({"sentence_embedding": torch.from_numpy(vectors)})["sentence_embedding"]
+    expected = kedge.load_translator(run_files[0], back=True, scale="raw")(vectors)
+    np.testing.assert_allclose(translated, expected, rtol=1e-3, atol=1e-4)
+
+    assert main(["export", str(exported), "--to", "sentence-transformers", "-o", str(tmp_path / "module")]) == 0
+    names = {"model": copy.deepcopy(tiny_model)}
+    exec(capsys.readouterr().out.partition("use it so:\n")[2], names)
+    expected = make_translator()(tiny_model.encode(TEXTS))
+    np.testing.assert_allclose(names["model"].encode(TEXTS), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["-o", "a.npz", "--model", "m"], "--model is for --to sentence-transformers"),
+        (["-o", "a", "--to", "sentence-transformers", "--documents", "native"], "with --model"),
+        (["-o", "a", "--to", "sentence-transformers", "--spreadsheet-safe"], "--spreadsheet-safe is for tables"),
+        (["-o", "none/a", "--to", "sentence-transformers"], "does not exist"),
+        (["-o", "a", "--to", "sentence-transformers", "--model", "./nothing"], "cannot be loaded as a SentenceT"),
+    ],
+)
+def test_export_to_folders_refuses(more, said, exported, tmp_path, monkeypatch, capsys):
+    pytest.importorskip("sentence_transformers.base.modules", reason="pip install 'kedge[sentence-transformers]'")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert main(["export", str(exported), *more]) == 2
+    assert said in capsys.readouterr().err
+    assert not Path("a").exists()

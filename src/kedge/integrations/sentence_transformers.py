@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from kedge.errors import InputError
-from kedge.extras import needing
-from kedge.integrations.translation import Documents, EmbedderTranslation
+from kedge.extras import needing, reason_of
+from kedge.integrations.translation import Documents, require_documents
 from kedge.models.maps.linear import LinearMap
 from kedge.models.translator import Translator
-from kedge.runs.translators import Scale
+from kedge.runs.translators import Scale, load_translator
 
 with needing(
     "kedge.integrations.sentence_transformers needs", "sentence_transformers", install="kedge[sentence-transformers]"
@@ -56,9 +56,9 @@ class TranslationModule(Module):
             self.register_buffer(name, torch.zeros(shape))
 
     @classmethod
-    def from_run(cls, run: str | Path, *, scale: Scale = "unit") -> Self:
-        """What translates as a run folder, or a file of `kedge export --to numpy`, does."""
-        return cls.from_translator(EmbedderTranslation(run, scale=scale).translator)
+    def from_run(cls, run: str | Path, *, back: bool = False, scale: Scale = "unit") -> Self:
+        """What translates as a run folder, or a file of `kedge export --to numpy`, does; `back` is from Y to X."""
+        return cls.from_translator(load_translator(run, back=back, scale=scale))
 
     @classmethod
     def from_translator(cls, translator: Translator) -> Self:
@@ -112,7 +112,11 @@ class TranslationModule(Module):
 
 
 def translated_model(
-    model: SentenceTransformer, run: str | Path, *, documents: Documents = "translate", scale: Scale = "unit"
+    model: SentenceTransformer,
+    run: str | Path | TranslationModule,
+    *,
+    documents: Documents = "translate",
+    scale: Scale = "unit",
 ) -> SentenceTransformer:
     """The new model with the map behind it, as one `SentenceTransformer` that the old index understands.
 
@@ -120,22 +124,31 @@ def translated_model(
     ----------
     model : SentenceTransformer
         The new model, that of X; its modules are shared with what comes back.
-    run : str or Path
-        Run folder, or a file of `kedge export --to numpy`.
+    run : str, Path or TranslationModule
+        Run folder, or a file of `kedge export --to numpy`; or a module, which has its scale already.
     documents : {"translate", "native"}
         With "translate", `encode`, `encode_query` and `encode_document` all translate. With "native" a `Router` leaves
         documents as the new model gives them, and `encode_query` translates.
     scale : {"unit", "raw"}
         Length of translated vectors: 1, or the mean length of the old index's own, for an index by distance.
     """
-    translation = EmbedderTranslation(run, documents, scale)
+    require_documents(documents)
+    module = run if isinstance(run, TranslationModule) else TranslationModule.from_run(run, scale=scale)
     own: list[Any] = list(model)
-    whole = [*own, TranslationModule.from_translator(translation.translator)]
+    whole = [*own, module]
     modules: list[Any] = whole if documents == "translate" else [Router.for_query_document(whole, own)]
     prompts: Any = model.prompts
     return SentenceTransformer(
         modules=modules, device=str(model.device), prompts=prompts, default_prompt_name=model.default_prompt_name
     )
+
+
+def open_model(name: str) -> SentenceTransformer:
+    """A model by its name or folder; raises `InputError` where there is none."""
+    try:
+        return SentenceTransformer(name)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{name}: cannot be loaded as a SentenceTransformer ({reason_of(error)})") from error
 
 
 def _unit(rows: Tensor) -> Tensor:

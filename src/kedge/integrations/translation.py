@@ -26,8 +26,7 @@ class EmbedderTranslation:
     """
 
     def __init__(self, run: str | Path, documents: str = "translate", scale: Scale = "unit") -> None:
-        if documents not in get_args(Documents):
-            raise InputError(f"documents must be one of {', '.join(get_args(Documents))}, got {documents!r}")
+        require_documents(documents)
         self.run = str(run)
         self.documents = documents
         self.scale = scale
@@ -64,3 +63,9 @@ class EmbedderTranslation:
                 "wrap the model that X of the run was encoded with"
             )
         return self.translator(rows)
+
+
+def require_documents(documents: str) -> None:
+    """Raise an `InputError` unless it is one of the words for what becomes of documents."""
+    if documents not in get_args(Documents):
+        raise InputError(f"documents must be one of {', '.join(get_args(Documents))}, got {documents!r}")
