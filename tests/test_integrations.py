@@ -500,3 +500,13 @@ def test_export_to_folders_refuses(more, said, exported, tmp_path, monkeypatch, 
     assert main(["export", str(exported), *more]) == 2
     assert said in capsys.readouterr().err
     assert not Path("a").exists()
+
+
+def test_recipes_are_short():
+    from test_docs import blocks_of
+
+    blocks = [block for block in blocks_of("docs/recipes/in-your-stack.md") if block.language == "python"]
+    assert len(blocks) >= 9
+    for block in blocks:
+        lines = [line for line in block.body.splitlines() if line.strip()]
+        assert len(lines) <= 20, f"line {block.line}"

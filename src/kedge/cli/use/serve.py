@@ -24,7 +24,7 @@ def add_parser(commands: Any) -> None:
         commands,
         "serve",
         run,
-        "answer /v1/embeddings in Y's space, with X's model behind it",
+        "answer OpenAI's /v1/embeddings in Y's space",
         "Answer OpenAI's /v1/embeddings in Y's space: texts go to X's model upstream, and its vectors are translated.",
         """  kedge serve RUN --upstream http://127.0.0.1:8080/v1
   kedge serve RUN --upstream https://api.openai.com/v1 --model text-embedding-3-small --upstream-key-env OPENAI_API_KEY
