@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
+
 import numpy as np
 import pytest
 import torch
 
-from kedge import InputError
+from kedge import InputError, write_embeddings
+from kedge.cli.main import main
 from kedge.geometry import unit
 from kedge.judging.health import Interval
 from kedge.tasks.rehearsal.cascade import (
@@ -16,6 +20,7 @@ from kedge.tasks.rehearsal.cascade import (
     rank_candidates,
     recall_of,
     recommend,
+    rehearse_strategies,
 )
 
 
@@ -112,6 +117,47 @@ def test_the_cheapest_that_is_good_enough_is_recommended(recalls, max_seconds, c
     name, reason = recommend(priced(**recalls), max_seconds)
     assert name == chosen
     assert said in reason
+
+
+def test_the_command_compares_strategies(run_files, words, tmp_path, capsys):
+    asked = tmp_path / "asked.npz"
+    write_embeddings(words[0].take(range(100)), asked)
+    command = ["rehearse", *run_files, "--known", "keys", "--queries", str(asked), "--device", "cpu"]
+    assert main([*command, "--cascade", "50", "--seconds-per-text", "0.01", "--max-seconds", "0.1"]) == 0
+    printed = capsys.readouterr().out
+    assert re.search(r"^re-encode +1\.000 .* 2000 +0 ", printed, re.MULTILINE)
+    assert re.search(r"^cascade .* 0 +50 +0\.50", printed, re.MULTILINE)
+    assert re.search(r"^recommended: .*cascade would take too long", printed, re.MULTILINE)
+    assert main([*command, "--cascade", "50", "--json"]) == 0
+    compared = json.loads(capsys.readouterr().out)["strategies"]
+    recalls = {each["name"]: each["recall"]["estimate"] for each in compared["strategies"]}
+    assert recalls["bridge"] < recalls["cascade"] < recalls["re-encode"] == 1
+
+
+def test_the_command_needs_queries(run_files, capsys):
+    assert main(["rehearse", *run_files, "--known", "keys", "--cascade", "50"]) == 2
+    assert "give --queries too" in capsys.readouterr().err
+
+
+def test_judgements_and_old_queries(fitted, words):
+    x, y = words
+    pairs = np.stack([np.arange(len(x)), y.rows(x.keys)], axis=1)
+    asked = np.arange(100)
+    compared = rehearse_strategies(
+        fitted,
+        x,
+        y,
+        pairs,
+        x.take(asked),
+        old_queries=y.take(y.rows([x.keys[row] for row in asked])),
+        judged=asked[:, None],
+        device="cpu",
+    )
+    recalls = {each.name: each.recall.estimate for each in compared.strategies}
+    assert recalls["stay"] == recalls["re-encode"] == 1
+    assert compared.recommended == "stay"
+    with pytest.raises(InputError, match="at least 100 known texts, got 50"):
+        rehearse_strategies(fitted, x, y, pairs[:50], x.take(asked))
 
 
 def test_what_cannot_be_compared_is_refused(spaces):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kedge.cli.arguments import FORMATS, add_command, add_device, add_limit, add_run, add_spaces, probability
+from kedge.cli.change_model.strategies import add_strategies, compare_for, print_strategies
 from kedge.cli.exit_codes import EXIT_NOT_PASSED
 from kedge.cli.true_pairs import add_known, add_pair_reading, describe_pairs, read_known
 
@@ -34,6 +35,7 @@ def add_parser(commands: Any) -> None:
         "Measure what searches lose if X's model takes the place of Y's, which the index was made with.",
         """  kedge rehearse RUN new.npy old.npy --known pairs.tsv
   kedge rehearse RUN new.npy old.npy --known keys --queries asked.npy
+  kedge rehearse RUN new.npy old.npy --known keys --queries asked.npy --cascade 100 --seconds-per-text 0.01
   kedge rehearse RUN new.npy old.npy --known keys --fail-under 0.9 --direction queries      exits with 3 below it
 
 X is the new model's space, Y the old one's: the index. Known pairs are rows of both that are the same text; those that
@@ -73,6 +75,7 @@ With fewer than 10 known pairs there is only an estimate, from what the discover
     parser.add_argument(
         "--direction", choices=("both", "queries", "index"), default="both", help="what --fail-under is about (both)"
     )
+    add_strategies(parser)
     add_device(parser)
     add_limit(parser)
 
@@ -90,14 +93,19 @@ def run(arguments: argparse.Namespace) -> int:
     queries = read_embeddings(arguments.queries, limit=arguments.limit) if arguments.queries else None
     known = read_known(arguments, x, y)
     rehearsal = rehearse(discovery, x, y, known.pairs if known else (), queries=queries, device=arguments.device)
+    compared = compare_for(arguments, discovery, x, y, known, queries)
     judged = rehearsal.lowest(_METRICS[arguments.metric], arguments.direction)
     passed = judged is not None and judged.value >= (arguments.fail_under or 0)
     if queries is not None and rehearsal.given_queries is None:
         note(f"--queries: not used, an index for them takes at least {MIN_TEXTS} known texts")
     if arguments.json:
-        print_json(as_json(rehearsal, known) | {"judged": _judgement(judged, arguments, passed=passed)})
+        print_json(
+            as_json(rehearsal, known) | {"strategies": compared, "judged": _judgement(judged, arguments, passed=passed)}
+        )
     else:
         print_rehearsal(rehearsal, known)
+        if compared is not None:
+            print_strategies(compared)
     if arguments.fail_under is not None:
         _print_judgement(judged, arguments, passed=passed)
     return 0 if arguments.fail_under is None or passed else EXIT_NOT_PASSED

@@ -10,6 +10,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,9 +19,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from kedge.errors import InputError
+from kedge.estimators import AnchorDiscovery
+from kedge.estimators.devices import resolve_device
 from kedge.judging.health import Interval
 from kedge.matching import DEFAULT_BUDGET, top_k, using_precision
+from kedge.models.translator import unit_vectors
+from kedge.spaces import Embeddings
 from kedge.tasks.rehearsal.metrics import bootstrap_interval
+from kedge.tasks.rehearsal.outcome import MIN_TEXTS
+from kedge.tasks.row_transforms import transform_rows
 
 STRATEGIES = ("stay", "bridge", "cascade", "re-encode")
 """From the cheapest to the dearest."""
@@ -82,6 +90,38 @@ def rank_candidates(candidates: Tensor, queries: Tensor, index: Tensor, k: int =
         scores = torch.einsum("qd,qcd->qc", asked, index[some])
         best.append(some.gather(1, scores.topk(min(k, some.shape[1]), dim=1).indices))
     return torch.cat(best)
+
+
+def rehearse_strategies(
+    discovery: AnchorDiscovery,
+    x: Embeddings,
+    y: Embeddings,
+    pairs: NDArray[np.int64],
+    queries: Embeddings,
+    *,
+    old_queries: Embeddings | None = None,
+    judged: NDArray[np.int64] | None = None,
+    device: str = "auto",
+    **options: Any,
+) -> StrategyComparison:
+    """The four strategies for queries (q, dx) by the new model, on the texts of known pairs (p, 2): rows of x and y.
+
+    `old_queries` (q, dy) are the same queries by the old model, in the same order; `judged` (q, j) numbers the pairs
+    whose texts are right for each query, padded with -1. Other options are those of `compare_strategies`.
+    """
+    if len(pairs) < MIN_TEXTS:
+        raise InputError(f"strategies are compared on at least {MIN_TEXTS} known texts, got {len(pairs)}")
+    place = resolve_device(device)
+    unit = partial(transform_rows, unit_vectors, device=place)
+    return compare_strategies(
+        transform_rows(discovery.translate, queries.vectors, place),
+        unit(queries.vectors),
+        unit(y.vectors[pairs[:, 1]]),
+        unit(x.vectors[pairs[:, 0]]),
+        None if judged is None else torch.from_numpy(judged).to(place),
+        old_queries=None if old_queries is None else unit(old_queries.vectors),
+        **options,
+    )
 
 
 def compare_strategies(

@@ -38,7 +38,8 @@ def fit_calibration(native: Tensor, translated: Tensor) -> ScoreCalibration:
     are translated, in the same order.
 
     Each of at most 1,000 texts is a query to all others; the third best score among native rows, and among translated
-    ones, are compared. The texts should be none that the map was fitted to, which it translates too well.
+    ones, are compared. Best are rows of the index that were encoded again, but are none of the run's known pairs:
+    what a run has never seen it translates worse than the index, and its known pairs better.
     """
     if native.shape != translated.shape or len(native) < MIN_TEXTS:
         raise InputError(
