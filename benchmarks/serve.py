@@ -6,6 +6,7 @@
 A stand-in for the new model's endpoint answers at once with vectors that it has, in a process of its own; `kedge serve`
 is another. The same requests go to it directly, and through kedge: one at a time, for the time that is added, and many
 at once. Each answer is compared with what the translator gives. Client, kedge and endpoint share the machine's cores.
+CPU is what the server itself used for each of the many requests, which other work on the machine hardly changes.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import argparse
 import asyncio
 import base64
 import json
+import math
+import os
 import subprocess
 import sys
 import tempfile
@@ -73,6 +76,15 @@ def serve_model(dim: int, tells: Connection) -> None:
     asyncio.run(start())
 
 
+def cpu_seconds(pid: int) -> float:
+    """What a process has used of the cores so far; NaN where the system does not say."""
+    try:
+        ticks = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    except OSError:
+        return math.nan
+    return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+
+
 class Asker:
     """Sends requests to one base URL, and checks the answers against vectors (TEXTS, d)."""
 
@@ -115,26 +127,31 @@ async def many_at_once(asker: Asker, count: int, at_once: int) -> float:
     return count / (time.perf_counter() - began)
 
 
-async def measure(arguments: argparse.Namespace, upstream: str, served: str, translator: Translator) -> dict[str, Any]:
-    """Both ways, one at a time and many at once."""
+async def measure(
+    arguments: argparse.Namespace, servers: dict[str, tuple[str, int]], translator: Translator
+) -> dict[str, Any]:
+    """Both servers, by URL and process id: one request at a time, and many at once."""
     vectors = make_vectors(arguments.dims[0])
     found: dict[str, Any] = {}
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
-        ways = {"endpoint": (upstream, vectors), "kedge serve": (served, translator(vectors))}
-        askers = {way: Asker(session, url, arguments.inputs, expected) for way, (url, expected) in ways.items()}
+        expected = {"endpoint": vectors, "kedge serve": translator(vectors)}
+        askers = {name: Asker(session, url, arguments.inputs, expected[name]) for name, (url, _) in servers.items()}
         for asker in askers.values():  # what is done once is done now
             await one_by_one(asker, 50)
         # In turn, so that what else the machine does is shared.
-        taken: dict[str, list[float]] = {way: [] for way in askers}
+        taken: dict[str, list[float]] = {name: [] for name in askers}
         for _ in range(10):
-            for way, asker in askers.items():
-                taken[way] += await one_by_one(asker, arguments.singly // 10)
-        for way, asker in askers.items():
+            for name, asker in askers.items():
+                taken[name] += await one_by_one(asker, arguments.singly // 10)
+        for name, asker in askers.items():
+            before = cpu_seconds(servers[name][1])
             rate = await many_at_once(asker, arguments.requests, arguments.at_once)
-            found[way] = {
-                "median_ms": 1000 * float(np.median(taken[way])),
-                "p95_ms": 1000 * float(np.percentile(taken[way], 95)),
+            used = cpu_seconds(servers[name][1]) - before
+            found[name] = {
+                "median_ms": 1000 * float(np.median(taken[name])),
+                "p95_ms": 1000 * float(np.percentile(taken[name], 95)),
                 "requests_per_second": rate,
+                "cpu_ms": 1000 * used / arguments.requests,
                 "requests": 50 + 10 * (arguments.singly // 10) + arguments.requests,
                 "lost": asker.lost,
             }
@@ -164,20 +181,21 @@ def main() -> None:
             try:
                 assert kedge.stdout is not None
                 served = json.loads("".join(kedge.stdout.readline() for _ in range(5)))["url"]
-                found = asyncio.run(measure(arguments, upstream, served, translator))
+                servers = {"endpoint": (upstream, model.pid or 0), "kedge serve": (served, kedge.pid)}
+                found = asyncio.run(measure(arguments, servers, translator))
             finally:
                 kedge.terminate()
     model.terminate()
     added = found["kedge serve"]["median_ms"] - found["endpoint"]["median_ms"]
     print(f"{describe_machine('cpu')}; {arguments.inputs} texts per request, {arguments.at_once} at once")
-    print(markdown_header(("", "ms, median", "ms, 95 %", "requests/s", "requests", "lost")))
-    for way, row in found.items():
+    print(markdown_header(("", "ms, median", "ms, 95 %", "requests/s", "CPU ms", "requests", "lost")))
+    for name, row in found.items():
         times = (f"{row['median_ms']:.2f}", f"{row['p95_ms']:.2f}", f"{row['requests_per_second']:.0f}")
-        print(markdown_row((way, *times, str(row["requests"]), str(row["lost"]))))
+        print(markdown_row((name, *times, f"{row['cpu_ms']:.2f}", str(row["requests"]), str(row["lost"]))))
     print(f"added: {added:.2f} ms")
     if arguments.out:
         settings = {"inputs": arguments.inputs, "at_once": arguments.at_once, "dims": list(arguments.dims)}
-        write_json(arguments.out, settings | {"added_ms": added, "ways": found})
+        write_json(arguments.out, settings | {"added_ms": added, "servers": found})
 
 
 if __name__ == "__main__":
