@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +141,15 @@ def test_mistakes_are_explained(run_files):
         EmbedderTranslation(run_files[0], "both")
     with pytest.raises(InputError, match="gives vectors of 7 dimensions, and .* translates from 300"):
         EmbedderTranslation(run_files[0]).of_query(np.ones(7))
+
+
+@pytest.mark.parametrize("module", ["langchain", "llama_index", "chromadb", "embedding_server"])
+def test_no_torch_is_loaded_unless_a_framework_does(module):
+    code = f"import sys, kedge.integrations.{module}; sys.exit('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    if "pip install" in done.stderr:
+        pytest.skip(done.stderr.strip().splitlines()[-1])
+    assert done.returncode == 0, done.stderr
 
 
 # -- frameworks -----------------------------------------------------------------------------------

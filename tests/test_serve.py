@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -30,6 +31,7 @@ openai = pytest.importorskip("openai", reason="needs OpenAI's client: pip instal
 from aiohttp import web  # noqa: E402
 
 from kedge.integrations.embedding_server import EmbeddingServer, Limits, Upstream  # noqa: E402
+from kedge.runs.folder import seal  # noqa: E402
 
 BROKEN = openai.InternalServerError
 """What the client makes of a status from 500 on."""
@@ -390,6 +392,20 @@ def test_the_command_serves_until_it_is_stopped(run_files, upstream, model):
     assert model.keys == [f"Bearer {KEY}"]
     assert "stopped" in errors
     assert KEY not in errors
+
+
+def test_a_map_that_is_not_ok_is_mentioned(run_files, tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "run"
+    shutil.copytree(run_files[0], folder)
+    stored = json.loads((folder / "run.json").read_text())
+    stored["health"]["map"] |= {"verdict": "uncertain", "reason": "Nobody knows."}
+    (folder / "run.json").write_text(json.dumps(stored))
+    seal(folder)
+    monkeypatch.setattr(EmbeddingServer, "run", lambda _, listener: listener.close())
+    assert main(["serve", str(folder)]) == 0
+    assert "the map of this run is uncertain: Nobody knows." in capsys.readouterr().err
+    assert main(["serve", run_files[0]]) == 0
+    assert "the map of this run" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
             "must send with --client-key-env"
         )
     translator = load_translator(arguments.run_folder, back=arguments.back, scale=arguments.scale)
+    _note_verdict(arguments.run_folder)
     limits = Limits(arguments.max_bytes, arguments.max_inputs, arguments.max_requests)
     server = EmbeddingServer(translator, upstream, limits, client_key)
     listener = _listen(arguments.host, arguments.port)
@@ -88,6 +89,17 @@ def run(arguments: argparse.Namespace) -> int:
     server.run(listener)
     note("stopped")
     return 0
+
+
+def _note_verdict(run: Path) -> None:
+    """Say so where the map of a run folder is not ok; an exported file was said to be when it was written."""
+    from kedge.cli.output import note
+    from kedge.runs.description import read_description
+
+    if run.is_dir():
+        answer = read_description(run)[1].health.map
+        if answer.verdict != "ok":
+            note(f"the map of this run is {answer.verdict}: {answer.reason}")
 
 
 def _upstream(arguments: argparse.Namespace) -> Upstream | None:
