@@ -30,7 +30,7 @@ from kedge.spaces.pairs import read_table, write_table
 GROUPS = {
     "find pairs and a map": ("demo", "check", "discover", "reproduce"),
     "look at a run": ("report", "explore", "evaluate", "compare", "info", "plot"),
-    "use a run": ("search", "lexicon", "pairs", "translate", "project", "stitch", "export"),
+    "use a run": ("search", "lexicon", "pairs", "translate", "project", "stitch", "export", "serve"),
     "change a model": ("rehearse", "suggest", "migrate", "stores"),
     "watch an index": ("drift", "audit", "canary"),
     "make files of vectors": ("encode", "convert"),
@@ -558,7 +558,7 @@ def writing_parsers() -> dict[str, argparse.ArgumentParser]:
             found[name] = parser
 
     collect("", build_parser())
-    silent = {"check", "explore", "evaluate", "rehearse", "search", "info", "stores"}
+    silent = {"check", "explore", "evaluate", "rehearse", "search", "serve", "info", "stores"}
     return {name: parser for name, parser in found.items() if name not in silent}
 
 

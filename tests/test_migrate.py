@@ -61,6 +61,37 @@ def test_a_store_is_carried(shop, run_files, words, tmp_path, capsys):
     assert "translated before" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("kind", ["parquet", "chroma", "lancedb", "sqlite-vec", "qdrant-edge"])
+def test_rows_are_marked_as_translated(kind, shop, run_files, words, tmp_path, capsys):
+    place = "new.db" if kind == "sqlite-vec" else "new"
+    target = f"{kind}:{tmp_path / place}{'' if kind in ('parquet', 'qdrant-edge') else '#docs'}"
+    code = run("migrate", shop, target, "--run", run_files[0], "--mark", "made_by", "--batch", "64")
+    told = capsys.readouterr()
+    if code == 2 and "pip install" in told.err:
+        pytest.skip(told.err)
+    assert code == 0, told
+    assert "checked: 500 rows on both sides" in told.out
+    with open_store(target) as store:
+        payloads = [payload for batch in store.read(1000) for payload in batch.payloads]
+    assert {payload["made_by"] for payload in payloads} == {"translated"}
+    assert {payload["place"] for payload in payloads} == set(range(500))
+    # The mark belongs to the migration: without it another one would be resumed.
+    assert run("migrate", shop, target, "--run", run_files[0], "--resume") == 2
+    assert "something else" in capsys.readouterr().err
+    assert run("migrate", shop, target, "--run", run_files[0], "--mark", "made_by", "--resume") == 0
+
+
+def test_marks_that_cannot_be_made(shop, run_files, tmp_path, capsys):
+    new = f"parquet:{tmp_path / 'new'}"
+    for target, mark, told in (
+        (new, "place", "has an entry 'place' already"),
+        (f"faiss:{tmp_path / 'new.faiss'}", "made_by", "keeps no payload"),
+    ):
+        assert run("migrate", shop, target, "--run", run_files[0], "--mark", mark) == 2
+        assert told in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
+
+
 @pytest.mark.parametrize(
     ("more", "told"),
     [

@@ -181,3 +181,10 @@ def seed_number(text: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text) < 2**63):
         raise argparse.ArgumentTypeError(f"expected a whole number from 0 to 2**63 - 1, got {text!r}")
     return int(text)
+
+
+def port_number(text: str) -> int:
+    """A number for `--port`."""
+    if not (text.isascii() and text.isdigit() and int(text) < 2**16):
+        raise argparse.ArgumentTypeError(f"expected a whole number from 0 to 65535, got {text!r}")
+    return int(text)

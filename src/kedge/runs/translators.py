@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from kedge.errors import InputError
 from kedge.models.maps.protocol import Map
 from kedge.models.translator import Normaliser, TranslationStep, Translator
+from kedge.runs.exported import is_exported, read_exported
 from kedge.runs.folder import read_translation
 
 Scale = Literal["unit", "raw"]
@@ -24,13 +25,16 @@ def load_translator(
     """What translates vectors of X into Y, or with `back` of Y into X, from a run folder; loads no torch.
 
     Vectors come out with unit length, or with `scale="raw"` with the mean length of the target's own vectors. With
-    `kind="query"` it translates queries of X, if the discovery was given some.
+    `kind="query"` it translates queries of X, if the discovery was given some. A file of `kedge export --to
+    numpy` does as well as a run; its direction, scale and kind are those it was exported with.
 
     >>> translate = kedge.load_translator("RUN")
     >>> translate(query).shape
     (384,)
     """
     require_scale(scale)
+    if is_exported(Path(folder)):
+        return _load_exported(Path(folder), back=back, scale=scale)
     run, centers, maps = read_translation(Path(folder))
     require_kind(kind, back=back, known=run.queries is not None)
     dims = {"x": run.counts.dim_x, "y": run.counts.dim_y}
@@ -59,6 +63,18 @@ def require_kind(kind: str, *, back: bool, known: bool) -> None:
             "kind 'query': this run knows no queries as a kind; give some to the discovery (`kedge discover --queries "
             "FILE`, `fit(..., queries=...)`), or omit the kind"
         )
+
+
+def _load_exported(path: Path, *, back: bool, scale: Scale) -> Translator:
+    """The translator of a file; it has one direction and one scale."""
+    translator, about = read_exported(path)
+    if back or (scale == "raw" and about.get("scale") != "raw"):
+        option = "--back" if back else "--scale raw"
+        raise InputError(
+            f"{path}: translates {about.get('source')} to {about.get('target')} with scale {about.get('scale')}; give "
+            f"the run folder instead, or export it with {option} and omit the argument here"
+        )
+    return translator
 
 
 def require_scale(scale: str) -> None:

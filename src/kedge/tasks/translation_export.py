@@ -14,6 +14,7 @@ from kedge.errors import InputError
 from kedge.estimators import AnchorDiscovery
 from kedge.models.maps.linear import LinearMap
 from kedge.models.translator import Translator
+from kedge.runs.exported import FORMAT
 from kedge.runs.translators import Kind, Scale
 from kedge.tasks.onnx_export import as_onnx
 
@@ -28,7 +29,7 @@ def about_translation(
     inputs = discovery.provenance_.get("inputs", {})
     files = {f"{end}_file": inputs.get(side.lower(), {}).get("file") for end, side in ends.items()}
     return {
-        "format": "kedge-translation",
+        "format": FORMAT,
         "kedge": str(discovery.provenance_.get("kedge", __version__)),
         **ends,
         **{name: str(file) for name, file in files.items() if file},

@@ -60,6 +60,11 @@ how much is missing; rows that were added to the source meanwhile are brought ov
         default="refuse",
         help="ids that repeat: refuse them, keep the first row of each, or call later ones ID-2, ID-3, ... (refuse)",
     )
+    parser.add_argument(
+        "--mark",
+        metavar="ENTRY",
+        help='entry to add to each payload, which says "translated"; let it say "native" in rows that you add later',
+    )
     parser.add_argument("--batch", metavar="N", type=positive, default=1000, help="rows translated at once (1000)")
     parser.add_argument(
         "--from-model", metavar="NAME", type=mask, help="model of the store's vectors (the name in RUN)"
@@ -110,6 +115,7 @@ def run(arguments: argparse.Namespace) -> int:
                 batch_rows=arguments.batch,
                 resume=arguments.resume,
                 on_duplicate=arguments.on_duplicate,
+                mark=arguments.mark,
                 on_bad=on_bad,
                 on_progress=on_progress,
                 on_check=on_check,
@@ -145,14 +151,19 @@ def _note(arguments: argparse.Namespace, discovery: AnchorDiscovery, source: str
     state = (discovery.map_back_ if arguments.back else discovery.map_).state()
     digest = hashlib.sha256(b"".join(state[name].tobytes() for name in sorted(state)))
     duplicates = {} if arguments.on_duplicate == "refuse" else {"on_duplicate": arguments.on_duplicate}
-    return duplicates | {
-        "model": arguments.to_model or inputs.get(there, {}).get("file", there.upper()),
-        "carried_from": arguments.from_model or inputs.get(here, {}).get("file", here.upper()),
-        "map": digest.hexdigest()[:16],
-        "scale": arguments.scale,
-        "source": source,
-        "kedge": __version__,
-    }
+    marked = {"mark": arguments.mark} if arguments.mark else {}
+    return (
+        duplicates
+        | marked
+        | {
+            "model": arguments.to_model or inputs.get(there, {}).get("file", there.upper()),
+            "carried_from": arguments.from_model or inputs.get(here, {}).get("file", here.upper()),
+            "map": digest.hexdigest()[:16],
+            "scale": arguments.scale,
+            "source": source,
+            "kedge": __version__,
+        }
+    )
 
 
 def _refuse_twice(about: Description, origin: dict[str, Any]) -> None:

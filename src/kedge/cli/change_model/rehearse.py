@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kedge.cli.arguments import FORMATS, add_command, add_device, add_limit, add_run, add_spaces, probability
 from kedge.cli.change_model.proxy_queries import add_proxy, check_proxy, encode_proxies, write_proxy_files
+from kedge.cli.change_model.strategies import add_strategies, compare_for, print_strategies
 from kedge.cli.exit_codes import EXIT_NOT_PASSED
 from kedge.cli.true_pairs import add_known, add_pair_reading, describe_pairs, read_known
 
@@ -40,6 +41,7 @@ def add_parser(commands: Any) -> None:
         """  kedge rehearse RUN new.npy old.npy --known pairs.tsv
   kedge rehearse RUN new.npy old.npy --known keys --queries asked.npz --relevant qrels.tsv --old-queries asked-old.npz
   kedge rehearse RUN new.npy old.npy --proxy texts.jsonl --key-field id --proxy-model MODEL --prefix 'query: '
+  kedge rehearse RUN new.npy old.npy --known keys --queries asked.npy --cascade 100 --seconds-per-text 0.01
   kedge rehearse RUN new.npy old.npy --known keys --fail-under 0.9 --direction queries      exits with 3 below it
 
 X is the new model's space, Y the old one's: the index. Known pairs are rows of both that are the same text; those that
@@ -92,6 +94,7 @@ With fewer than 10 known pairs there is only an estimate, from what the discover
     parser.add_argument(
         "--direction", choices=("both", "queries", "index"), default="both", help="what --fail-under is about (both)"
     )
+    add_strategies(parser)
     add_device(parser)
     add_limit(parser)
 
@@ -129,14 +132,19 @@ def run(arguments: argparse.Namespace) -> int:
     )
     if arguments.metric is None:
         arguments.metric = "self-recall-10" if relevant is None else "recall-10"
+    compared = compare_for(arguments, discovery, x, y, known, queries)
     judged = rehearsal.lowest(_METRICS[arguments.metric], arguments.direction)
     passed = judged is not None and judged.value >= (arguments.fail_under or 0)
     if queries is not None and relevant is None and rehearsal.given_queries is None:
         note(f"--queries: not used, an index for them takes at least {MIN_TEXTS} known texts")
     if arguments.json:
-        print_json(as_json(rehearsal, known) | {"judged": _judgement(judged, arguments, passed=passed)})
+        print_json(
+            as_json(rehearsal, known) | {"strategies": compared, "judged": _judgement(judged, arguments, passed=passed)}
+        )
     else:
         print_rehearsal(rehearsal, known)
+        if compared is not None:
+            print_strategies(compared)
     if arguments.fail_under is not None:
         _print_judgement(judged, arguments, passed=passed)
     return 0 if arguments.fail_under is None or passed else EXIT_NOT_PASSED

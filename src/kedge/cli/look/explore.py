@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from kedge.cli.arguments import add_command, add_device, add_limit, add_rows_shown, add_run, add_spaces
+from kedge.cli.arguments import add_command, add_device, add_limit, add_rows_shown, add_run, add_spaces, port_number
 from kedge.cli.page_options import add_labels, compare_with_gold, read_labels
 from kedge.cli.signals import was_interrupted
 from kedge.cli.true_pairs import add_gold
@@ -90,10 +90,3 @@ def run(arguments: argparse.Namespace) -> int:
                 raise
             note("stopped")
     return 0
-
-
-def port_number(text: str) -> int:
-    """A number for `--port`."""
-    if not (text.isascii() and text.isdigit() and int(text) < 2**16):
-        raise argparse.ArgumentTypeError(f"expected a whole number from 0 to 65535, got {text!r}")
-    return int(text)

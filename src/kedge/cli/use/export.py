@@ -1,8 +1,9 @@
-"""`kedge export`: a run for others: its map without torch or kedge, its pairs, or both spaces for embedding-atlas."""
+"""`kedge export`: a run for others: its map without torch or kedge, a model, its pairs, or both spaces."""
 
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from kedge.cli.page_options import add_labels, read_labels
 from kedge.cli.use.translate import add_direction_and_scale, note_length
 
 _KINDS = {".npz": "numpy", ".safetensors": "numpy", ".onnx": "onnx", ".tsv": "pairs", ".parquet": "embedding-atlas"}
+_FOLDERS = "sentence-transformers"
 
 
 def add_parser(commands: Any) -> None:
@@ -33,11 +35,14 @@ def add_parser(commands: Any) -> None:
   kedge export RUN --to onnx -o to-y.onnx
   kedge export RUN --to onnx -o to-x.onnx --back --scale raw
   kedge export RUN --to numpy -o queries-to-y.npz --kind query
+  kedge export RUN --to sentence-transformers --model intfloat/multilingual-e5-small -o e5-in-y
   kedge export RUN --to pairs -o pairs.tsv --spreadsheet-safe
   kedge export RUN x.vec y.vec --to embedding-atlas -o atlas.parquet
 
 numpy:  a few float32 arrays; the lines of NumPy that use them are printed
 onnx:   a model from `vectors` (any number of rows) to `translated`, for onnxruntime and its like; needs kedge[onnx]
+sentence-transformers:  a folder with X's model and the map behind it, as one SentenceTransformer; without --model the
+        map alone, as a module for one; needs kedge[sentence-transformers]
 pairs:  x, y and confidence, as `pairs.tsv` of RUN has them
 embedding-atlas:  both spaces laid out together, with neighbours, partners and confidence; the command that opens it is
         printed; needs kedge[parquet]
@@ -49,10 +54,21 @@ infinite values.""",
     for name, space in (("x", "source"), ("y", "target")):
         purpose = f"{space} space of RUN, for embedding-atlas alone"
         parser.add_argument(name, metavar=name.upper(), type=space_name, nargs="?", help=purpose)
-    kinds = tuple(dict.fromkeys(_KINDS.values()))
+    kinds = (*dict.fromkeys(_KINDS.values()), _FOLDERS)
     parser.add_argument("--to", choices=kinds, help="what to write (what the suffix of FILE says)")
     parser.add_argument(
-        "-o", "--out", metavar="FILE", type=Path, required=True, help=f"file to write: {' '.join(_KINDS)}"
+        "-o", "--out", metavar="FILE", type=Path, required=True, help=f"file to write: {' '.join(_KINDS)}; or a folder"
+    )
+    parser.add_argument(
+        "--model",
+        metavar="NAME",
+        help="X's model, a name or folder, to put before the map, for sentence-transformers",
+    )
+    parser.add_argument(
+        "--documents",
+        choices=("translate", "native"),
+        default="translate",
+        help="with --model: translate documents too, or leave them as X's model gives them (translate)",
     )
     add_direction_and_scale(parser)
     add_spreadsheet_safe(parser)
@@ -69,6 +85,8 @@ infinite values.""",
 
 def run(arguments: argparse.Namespace) -> int:
     """Load, convert, write, and print how to use it."""
+    if arguments.to == _FOLDERS:
+        return _export_module(arguments)
     suffix = _check_target(arguments)
     if _KINDS[suffix] == "pairs":
         return _export_pairs(arguments)
@@ -106,6 +124,49 @@ def _export_translation(arguments: argparse.Namespace, suffix: str) -> int:
     for line in export_lines(translation, about, suffix, arguments.out.name).rstrip("\n").split("\n"):
         print_line(line)
     return 0
+
+
+def _export_module(arguments: argparse.Namespace) -> int:
+    """Write a folder for sentence-transformers: the map, behind a model if one is named."""
+    from kedge.cli.output import print_json, print_line
+    from kedge.cli.output_files import require_free
+    from kedge.errors import InputError
+    from kedge.integrations.sentence_transformers import TranslationModule, open_model, translated_model
+    from kedge.spaces.atomic import atomic_folder, require_parent
+
+    out: Path = arguments.out
+    _check_options(arguments, _FOLDERS)
+    require_parent(out)
+    if out.is_file() or (out.is_dir() and any(out.iterdir())):
+        raise InputError(f"{out}: already exists, and a folder is not overwritten; choose another name")
+    require_free(arguments)
+    module = TranslationModule.from_run(arguments.run_folder, back=arguments.back, scale=arguments.scale)
+    model = open_model(arguments.model) if arguments.model else None
+    with atomic_folder(out) as temporary:
+        if model is None:
+            module.save(str(temporary))
+        else:
+            translated_model(model, module, documents=arguments.documents).save(str(temporary), create_model_card=False)
+    if arguments.json:
+        described = {"out": str(out), "to": _FOLDERS, "model": arguments.model, "documents": arguments.documents}
+        sizes = {"dimensions_in": module.source_dim, "dimensions_out": module.target_dim}
+        print_json(described | sizes)
+        return 0
+    what = "a module that translates" if model is None else f"{arguments.model} and the map behind it"
+    print_line(f"{what}, {module.source_dim} to {module.target_dim} dimensions, in {out}")
+    print_line("use it so:")
+    print_line()
+    for line in (_MODULE_LINES if model is None else _MODEL_LINES).format(out=json.dumps(str(out))).split("\n"):
+        print_line(line)
+    return 0
+
+
+_MODULE_LINES = """from kedge.integrations.sentence_transformers import TranslationModule
+
+model.append(TranslationModule.load({out}))  # a SentenceTransformer of X's model"""
+_MODEL_LINES = """from sentence_transformers import SentenceTransformer
+
+model = SentenceTransformer({out}, trust_remote_code=True)  # the code is that of the kedge that is installed"""
 
 
 def _export_pairs(arguments: argparse.Namespace) -> int:
@@ -165,18 +226,33 @@ def _check_target(arguments: argparse.Namespace) -> str:
     path: Path = arguments.out
     suffix = path.suffix.lower()
     if suffix not in _KINDS:
-        raise InputError(f"{path}: the suffix {path.suffix!r} is no format of exports; known are {', '.join(_KINDS)}")
+        raise InputError(
+            f"{path}: the suffix {path.suffix!r} is no format of exports; known are {', '.join(_KINDS)}, and folders "
+            f"with --to {_FOLDERS}"
+        )
     if arguments.to not in (None, _KINDS[suffix]):
         fitting = " or ".join(name for name, kind in _KINDS.items() if kind == arguments.to)
         raise InputError(f"{path}: --to {arguments.to} needs a name that ends in {fitting}, got {path.suffix}")
-    if arguments.spreadsheet_safe and _KINDS[suffix] != "pairs":
+    _check_options(arguments, _KINDS[suffix])
+    require_target(path)
+    require_free(arguments)
+    return suffix
+
+
+def _check_options(arguments: argparse.Namespace, kind: str) -> None:
+    """Refuse options that are for another kind of export."""
+    from kedge.errors import InputError
+
+    path: Path = arguments.out
+    if arguments.spreadsheet_safe and kind != "pairs":
         raise InputError(f"{path}: --spreadsheet-safe is for tables, --to pairs; omit it")
-    if _KINDS[suffix] == "embedding-atlas":
+    if arguments.model and kind != _FOLDERS:
+        raise InputError(f"{path}: --model is for --to {_FOLDERS}; omit it")
+    if arguments.documents != "translate" and not arguments.model:
+        raise InputError(f"{path}: --documents is for --to {_FOLDERS} with --model; omit it")
+    if kind == "embedding-atlas":
         if arguments.y is None:
             raise InputError(f"{path}: embedding-atlas shows the spaces too; give RUN, and then X and Y")
     elif arguments.x or arguments.labels:
         given = arguments.x or arguments.labels
         raise InputError(f"{given}: spaces and labels are for --to embedding-atlas; omit them")
-    require_target(path)
-    require_free(arguments)
-    return suffix

@@ -25,6 +25,9 @@ Translate: TypeAlias = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 OnBad: TypeAlias = Callable[[Id, str], None]
 OnProgress: TypeAlias = Callable[[int, int], None]
 
+TRANSLATED = "translated"
+"""What a mark says of a row; of one that the model itself encoded it should say "native"."""
+
 # Of every batch so many rows, drawn at random, are compared number by number and entry by entry.
 _COMPARED = 20
 # How far a unit vector may be off in a store that keeps half precision.
@@ -70,6 +73,7 @@ def migrate(
     batch_rows: int = 1000,
     resume: bool = False,
     on_duplicate: OnDuplicate = "refuse",
+    mark: str | None = None,
     on_bad: OnBad | None = None,
     on_progress: OnProgress | None = None,
     on_check: OnProgress | None = None,
@@ -84,6 +88,9 @@ def migrate(
         What the target's metadata say of where its vectors come from; the same again when it resumes.
     on_duplicate : "refuse", "first" or "suffix"
         Rows whose id an earlier row has: an `InputError` before anything is written, left out, or called `ID-2`, ...
+    mark : str, optional
+        An entry of the payload that says "translated" of each row, so that rows which are added later, and are the
+        model's own, can be told from these.
     on_bad : callable, optional
         Called with each row that cannot be translated or written, and why; without it the first is an `InputError`.
     on_progress, on_check : callable, optional
@@ -94,7 +101,9 @@ def migrate(
     InputError
         Also where another process is writing to the target.
     """
-    about = require_fitting(source, dims)
+    about = _with_mark(require_fitting(source, dims), mark)
+    if mark is not None and not target.keeps_payload:
+        raise InputError(f"{target.address}: keeps no payload, so that rows cannot be marked in it; omit the mark")
     with (
         target.lock() as require_held,
         row_ids(source, target, on_duplicate, skip_missing=on_bad is not None) as ids,
@@ -102,7 +111,7 @@ def migrate(
         rename = bool(ids.repeated) and on_duplicate == "suffix"
         prepare(target, replace(about, id_type="str") if rename else about, note, dims, resume=resume)
         read = written = before = bad = repeated = 0
-        for batch in source.read(batch_rows):
+        for batch in _marked(source.read(batch_rows), mark):
             rows = _rows_for(target, batch, ids, on_bad)
             new = rows.batch.take(_rows_not_in(target, rows.batch)) if resume else rows.batch
             require_held()
@@ -118,7 +127,7 @@ def migrate(
         require_held()
         target.finish()
         ids.rewind()
-        arrived = _check(source, target, translate, ids, batch_rows, on_check)
+        arrived = _check(lambda: _marked(source.read(batch_rows), mark), target, translate, ids, on_check)
     return Migration(rows=read, written=written, before=before, bad=bad, repeated=repeated, **arrived)
 
 
@@ -129,6 +138,28 @@ def require_fitting(source: Store, dims: tuple[int, int]) -> Description:
         other = "; it takes them the other way, by --back" if about.dim == dims[1] else ""
         raise InputError(f"{source.address}: holds vectors of {about.dim} numbers, the map takes {dims[0]}{other}")
     return about
+
+
+def _with_mark(about: Description, mark: str | None) -> Description:
+    """What a source holds once its rows are marked: where its payload has types, the mark is text."""
+    if mark is None or about.fields is None:
+        return about
+    import pyarrow as pa  # installed, since there are fields
+
+    if mark in about.fields.names:
+        raise InputError(f"the payload has an entry {mark!r} already; choose another name for the mark")
+    return replace(about, fields=about.fields.append(pa.field(mark, pa.string())))
+
+
+def _marked(batches: Iterator[Batch], mark: str | None) -> Iterator[Batch]:
+    """Batches whose payloads say that their vectors are translated."""
+    for batch in batches:
+        if mark is None:
+            yield batch
+            continue
+        if any(mark in payload for payload in batch.payloads):
+            raise InputError(f"the payload has an entry {mark!r} already; choose another name for the mark")
+        yield replace(batch, payloads=[{**payload, mark: TRANSLATED} for payload in batch.payloads])
 
 
 def require_own_ids(source: Store, target: Store, on_duplicate: OnDuplicate, *, skip_missing: bool) -> None:
@@ -205,13 +236,13 @@ def _rows_not_in(target: Store, batch: Batch) -> list[int]:
 
 
 def _check(
-    source: Store, target: Store, translate: Translate, ids: RowIds, batch_rows: int, on_check: OnProgress | None
+    read: Callable[[], Iterator[Batch]], target: Store, translate: Translate, ids: RowIds, on_check: OnProgress | None
 ) -> dict[str, int]:
     """Read the source again, count rows on both sides, and compare a sample that is drawn from every batch."""
     rng = np.random.default_rng(0)
     total = target.describe().rows
     expected = absent = compared = different = as_text = seen = 0
-    for batch in source.read(batch_rows):
+    for batch in read():
         rows = _rows_for(target, batch, ids, _pass_over).batch
         missing = set(_rows_not_in(target, rows))
         absent += len(missing)

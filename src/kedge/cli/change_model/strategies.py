@@ -1,0 +1,82 @@
+"""What `kedge rehearse` says of the strategies: bridge, cascade and re-encode, with what each costs."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from kedge.cli.arguments import positive
+
+if TYPE_CHECKING:
+    from kedge.cli.true_pairs import Gold
+    from kedge.estimators import AnchorDiscovery
+    from kedge.spaces import Embeddings
+    from kedge.tasks.rehearsal.cascade import StrategyComparison
+
+
+def add_strategies(parser: argparse.ArgumentParser) -> None:
+    """Whether strategies are compared, and what they may cost."""
+    parser.add_argument(
+        "--cascade",
+        metavar="N",
+        type=positive,
+        help="compare strategies too, for --queries: the bridge finds N texts, 100 say, which X's model ranks",
+    )
+    parser.add_argument(
+        "--seconds-per-text", metavar="S", type=duration, default=0.0, help="what X's model takes for one text (0)"
+    )
+    parser.add_argument(
+        "--max-seconds", metavar="S", type=duration, help="recommend no strategy that takes longer for a query"
+    )
+
+
+def compare_for(
+    arguments: argparse.Namespace,
+    discovery: AnchorDiscovery,
+    x: Embeddings,
+    y: Embeddings,
+    known: Gold | None,
+    queries: Embeddings | None,
+) -> StrategyComparison | None:
+    """The comparison, where it is asked for."""
+    from kedge.errors import InputError
+    from kedge.tasks.rehearsal.cascade import rehearse_strategies
+
+    if arguments.cascade is None:
+        return None
+    if queries is None or known is None:
+        missing = "--queries" if queries is None else "--known"
+        raise InputError(f"--cascade: compares what queries find among texts of both models; give {missing} too")
+    return rehearse_strategies(
+        discovery,
+        x,
+        y,
+        known.pairs,
+        queries,
+        candidates=arguments.cascade,
+        seconds_per_text=arguments.seconds_per_text,
+        max_seconds=arguments.max_seconds,
+        device=arguments.device,
+    )
+
+
+def print_strategies(compared: StrategyComparison) -> None:
+    """The comparison for people."""
+    from kedge.cli.output import print_line, print_table
+
+    print_line()
+    print_line(f"strategies, by what X's model itself finds: {compared.queries} queries, {compared.index} texts")
+    columns = ("strategy", "recall@10", "texts beforehand", "texts per query", "seconds per query")
+    print_table(columns, compared.table())
+    print_line("recommended: ", (compared.recommended, "bold"), f" ({compared.reason})")
+
+
+def duration(text: str) -> float:
+    """A number of seconds."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a number of seconds, such as 0.01, got {text!r}")
+    return seconds

@@ -1,0 +1,75 @@
+"""Chroma: an `EmbeddingFunction` that searches the old collection with the new model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kedge.extras import needing
+from kedge.integrations.translation import Documents, EmbedderTranslation
+from kedge.runs.translators import Scale
+
+with needing("kedge.integrations.chromadb needs", "chromadb", install="kedge[chroma]"):
+    import chromadb.api.types as chroma
+    from chromadb.utils.embedding_functions import config_to_embedding_function, register_embedding_function
+
+
+@register_embedding_function
+class TranslatedEmbeddingFunction(chroma.EmbeddingFunction[chroma.Documents]):
+    """An embedding function of the new model whose queries the old collection answers.
+
+    Chroma refuses it for a collection that stores another function. Ask such a one with
+    `collection.query(query_embeddings=function.embed_query(texts))`.
+
+    Parameters
+    ----------
+    embedder : EmbeddingFunction
+        Chroma's function of the new model, that of X.
+    run : str or Path
+        Run folder, or a file of `kedge export --to numpy`.
+    documents : {"translate", "native"}
+        Whether documents are translated too, to be added to the old collection, or stay as the new model gives them.
+    scale : {"unit", "raw"}
+        Length of translated vectors: 1, or the mean length of the old index's own, for an index by distance.
+    """
+
+    def __init__(
+        self,
+        embedder: chroma.EmbeddingFunction[chroma.Documents],
+        run: str | Path,
+        *,
+        documents: Documents = "translate",
+        scale: Scale = "unit",
+    ) -> None:
+        self.embedder = embedder
+        self.translation = EmbedderTranslation(run, documents, scale)
+
+    def __call__(self, input: chroma.Documents) -> chroma.Embeddings:
+        """Vectors of documents, translated or native."""
+        return _rows(self.translation.of_documents(self.embedder(input)))
+
+    def embed_query(self, input: chroma.Documents) -> chroma.Embeddings:
+        """Vectors of queries in the old collection's space."""
+        return _rows(self.translation.of_queries(self.embedder.embed_query(input)))
+
+    @staticmethod
+    def name() -> str:
+        """The name under which a collection stores it."""
+        return "kedge"
+
+    def get_config(self) -> dict[str, Any]:
+        """What a collection stores of it, with the function inside."""
+        inner = {"name": self.embedder.name(), "config": self.embedder.get_config()}
+        return {"embedder": inner} | self.translation.settings
+
+    @staticmethod
+    def build_from_config(config: dict[str, Any]) -> TranslatedEmbeddingFunction:
+        """The function that a collection stored."""
+        options = {name: value for name, value in config.items() if name != "embedder"}
+        return TranslatedEmbeddingFunction(config_to_embedding_function(config["embedder"]), **options)
+
+
+def _rows(vectors: list[list[float]]) -> chroma.Embeddings:
+    return [np.asarray(vector, dtype=np.float32) for vector in vectors]

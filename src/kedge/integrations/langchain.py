@@ -1,0 +1,50 @@
+"""LangChain: an `Embeddings` that searches the old index with the new model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kedge.extras import needing
+from kedge.integrations.translation import Documents, EmbedderTranslation
+from kedge.runs.translators import Scale
+
+with needing("kedge.integrations.langchain needs", "langchain_core", install="kedge[langchain]"):
+    from langchain_core.embeddings import Embeddings
+
+
+class TranslatedEmbeddings(Embeddings):
+    """An embedder of the new model whose queries the old index answers.
+
+    Parameters
+    ----------
+    embedder : Embeddings
+        LangChain's embedder of the new model, that of X.
+    run : str or Path
+        Run folder, or a file of `kedge export --to numpy`.
+    documents : {"translate", "native"}
+        Whether documents are translated too, to be added to the old index, or stay as the new model gives them.
+    scale : {"unit", "raw"}
+        Length of translated vectors: 1, or the mean length of the old index's own, for an index by distance.
+    """
+
+    def __init__(
+        self, embedder: Embeddings, run: str | Path, *, documents: Documents = "translate", scale: Scale = "unit"
+    ) -> None:
+        self.embedder = embedder
+        self.translation = EmbedderTranslation(run, documents, scale)
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """Vectors of documents, translated or native."""
+        return self.translation.of_documents(self.embedder.embed_documents(texts))
+
+    def embed_query(self, text: str) -> list[float]:
+        """The vector of a query in the old index's space."""
+        return self.translation.of_query(self.embedder.embed_query(text))
+
+    async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
+        """What `embed_documents` gives."""
+        return self.translation.of_documents(await self.embedder.aembed_documents(texts))
+
+    async def aembed_query(self, text: str) -> list[float]:
+        """What `embed_query` gives."""
+        return self.translation.of_query(await self.embedder.aembed_query(text))

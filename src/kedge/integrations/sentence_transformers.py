@@ -1,0 +1,156 @@
+"""sentence-transformers: a module that translates, so that new model and map are one `SentenceTransformer`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from kedge.errors import InputError
+from kedge.extras import needing, reason_of
+from kedge.integrations.translation import Documents, require_documents
+from kedge.models.maps.linear import LinearMap
+from kedge.models.translator import Translator
+from kedge.runs.translators import Scale, load_translator
+
+with needing(
+    "kedge.integrations.sentence_transformers needs", "sentence_transformers", install="kedge[sentence-transformers]"
+):
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.base.modules import Module, Router
+
+_TINY = torch.finfo(torch.float32).tiny
+
+
+class TranslationModule(Module):
+    """Sentence embeddings (k, ds) as those (k, dt) of the old index: the last module of a `SentenceTransformer`.
+
+    It does what `Translator` does, on whatever device the model is on, and is stored with the model. Its class is
+    kedge's own, so that `SentenceTransformer(FOLDER, trust_remote_code=True)` is what loads such a model.
+
+    Parameters
+    ----------
+    source_dim, target_dim : int
+        Dimensions ds and dt. `from_run` makes one that translates; this one sends all vectors to zero.
+    """
+
+    config_keys: list[str] = ["source_dim", "target_dim"]  # noqa: RUF012
+
+    matrix: Tensor
+    source_center: Tensor
+    target_center: Tensor
+    length: Tensor
+
+    def __init__(self, source_dim: int, target_dim: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.source_dim, self.target_dim = source_dim, target_dim
+        shapes = {
+            "matrix": (source_dim, target_dim),
+            "source_center": (source_dim,),
+            "target_center": (target_dim,),
+            "length": (1,),
+        }
+        for name, shape in shapes.items():
+            self.register_buffer(name, torch.zeros(shape))
+
+    @classmethod
+    def from_run(cls, run: str | Path, *, back: bool = False, scale: Scale = "unit") -> Self:
+        """What translates as a run folder, or a file of `kedge export --to numpy`, does; `back` is from Y to X."""
+        return cls.from_translator(load_translator(run, back=back, scale=scale))
+
+    @classmethod
+    def from_translator(cls, translator: Translator) -> Self:
+        """What translates as a translator of one linear map does."""
+        step = translator.steps[0]
+        if len(translator.steps) != 1 or not isinstance(step.map, LinearMap):
+            raise InputError("only one linear map can be a module; export to onnx, or use kedge.load_translator")
+        module = cls(*translator.dims)
+        module.matrix.copy_(torch.as_tensor(step.map.matrix))
+        module.source_center.copy_(torch.as_tensor(step.source.center))
+        module.target_center.copy_(torch.as_tensor(step.target.center))
+        module.length.fill_(translator.length)
+        return module
+
+    def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Any]:
+        """The features, with `sentence_embedding` (k, ds) translated to (k, dt)."""
+        given = features["sentence_embedding"]
+        rows = given.float()
+        if rows.shape[-1] != self.source_dim:
+            raise InputError(
+                f"the model gives vectors of {rows.shape[-1]} dimensions, and this module translates from "
+                f"{self.source_dim}; put it after the model that X of the run was encoded with"
+            )
+        matrix, source, target = self.matrix.float(), self.source_center.float(), self.target_center.float()
+        directions = _unit(_unit(_unit(rows) - source) @ matrix)
+        along = directions @ target
+        left_over = (1 - target @ target).clamp(min=0)
+        reach = torch.sqrt(along * along + left_over) - along
+        translated = (target + reach[..., None] * directions) * self.length.float()
+        return features | {"sentence_embedding": translated.to(given.dtype)}
+
+    def get_embedding_dimension(self) -> int:
+        """Dimensions of what comes out."""
+        return self.target_dim
+
+    get_sentence_embedding_dimension = get_embedding_dimension
+
+    def save(self, output_path: str, *_: Any, safe_serialization: bool = True, **__: Any) -> None:
+        """Write the module into a folder."""
+        self.save_config(output_path)
+        self.save_torch_weights(output_path, safe_serialization=safe_serialization)
+
+    @classmethod
+    def load(cls, model_name_or_path: str, subfolder: str = "", **options: Any) -> Self:  # type: ignore[override]
+        """Read the module back."""
+        names = ("token", "cache_folder", "revision", "local_files_only")
+        where = {"subfolder": subfolder} | {name: options[name] for name in names if name in options}
+        module = cls(**cls.load_config(model_name_or_path, **where))
+        cls.load_torch_weights(model_name_or_path, model=module, **where)
+        return module
+
+
+def translated_model(
+    model: SentenceTransformer,
+    run: str | Path | TranslationModule,
+    *,
+    documents: Documents = "translate",
+    scale: Scale = "unit",
+) -> SentenceTransformer:
+    """The new model with the map behind it, as one `SentenceTransformer` that the old index understands.
+
+    Parameters
+    ----------
+    model : SentenceTransformer
+        The new model, that of X; its modules are shared with what comes back.
+    run : str, Path or TranslationModule
+        Run folder, or a file of `kedge export --to numpy`; or a module, which has its scale already.
+    documents : {"translate", "native"}
+        With "translate", `encode`, `encode_query` and `encode_document` all translate. With "native" a `Router` leaves
+        documents as the new model gives them, and `encode_query` translates.
+    scale : {"unit", "raw"}
+        Length of translated vectors: 1, or the mean length of the old index's own, for an index by distance.
+    """
+    require_documents(documents)
+    module = run if isinstance(run, TranslationModule) else TranslationModule.from_run(run, scale=scale)
+    own: list[Any] = list(model)
+    whole = [*own, module]
+    modules: list[Any] = whole if documents == "translate" else [Router.for_query_document(whole, own)]
+    prompts: Any = model.prompts
+    return SentenceTransformer(
+        modules=modules, device=str(model.device), prompts=prompts, default_prompt_name=model.default_prompt_name
+    )
+
+
+def open_model(name: str) -> SentenceTransformer:
+    """A model by its name or folder; raises `InputError` where there is none."""
+    try:
+        return SentenceTransformer(name)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{name}: cannot be loaded as a SentenceTransformer ({reason_of(error)})") from error
+
+
+def _unit(rows: Tensor) -> Tensor:
+    """Rows scaled to unit norm; a zero row stays zero."""
+    return rows / rows.norm(dim=-1, keepdim=True).clamp(min=_TINY)

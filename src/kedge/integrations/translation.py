@@ -1,0 +1,71 @@
+"""What every integration is made of: a translator, and what to do with documents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kedge.errors import InputError
+from kedge.models.translator import Translator
+from kedge.runs.translators import Scale, load_translator
+
+Documents = Literal["translate", "native"]
+"""What becomes of the vectors of documents: those of the old index's space, or what the embedder gives."""
+
+
+class EmbedderTranslation:
+    """Vectors that an embedder of X gives, in Y's space.
+
+    `run` is a run folder or a file of `kedge export --to numpy`. Queries are always translated. Documents are too
+    ("translate"), to be added to the old index; or they stay as the embedder gives them ("native"), to fill a new
+    index of its own.
+    """
+
+    def __init__(self, run: str | Path, documents: str = "translate", scale: Scale = "unit") -> None:
+        require_documents(documents)
+        self.run = str(run)
+        self.documents = documents
+        self.scale = scale
+        self.translator: Translator = load_translator(run, scale=scale)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What it was made with, for frameworks that store configurations."""
+        return {"run": self.run, "documents": self.documents, "scale": self.scale}
+
+    def of_query(self, vector: Any) -> list[float]:
+        """One vector (ds,) of the embedder as one (dt,) of the old index."""
+        return self.as_array([vector])[0].tolist()
+
+    def of_queries(self, vectors: Any) -> list[list[float]]:
+        """Vectors (k, ds) of the embedder as vectors (k, dt) of the old index."""
+        return self.as_array(vectors).tolist()
+
+    def of_documents(self, vectors: Sequence[Any]) -> list[list[float]]:
+        """Vectors (k, ds) of documents: translated (k, dt), or as they are."""
+        if self.documents == "translate":
+            return self.of_queries(vectors)
+        return np.asarray(vectors, dtype=np.float32).tolist()
+
+    def as_array(self, vectors: Any) -> NDArray[np.float32]:
+        """Vectors (k, ds) of the embedder as an array (k, dt); of none, one without rows."""
+        source, target = self.translator.dims
+        if not len(vectors):
+            return np.empty((0, target), dtype=np.float32)
+        rows = np.asarray(vectors, dtype=np.float32)
+        if rows.ndim != 2 or rows.shape[1] != source:
+            raise InputError(
+                f"the embedder gives vectors of {rows.shape[-1]} dimensions, and {self.run} translates from {source}; "
+                "wrap the model that X of the run was encoded with"
+            )
+        return self.translator(rows)
+
+
+def require_documents(documents: str) -> None:
+    """Raise an `InputError` unless it is one of the words for what becomes of documents."""
+    if documents not in get_args(Documents):
+        raise InputError(f"documents must be one of {', '.join(get_args(Documents))}, got {documents!r}")

@@ -1,0 +1,72 @@
+"""What `kedge export` wrote, as a translator again; loads no torch."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+
+from kedge.errors import InputError
+from kedge.models.maps.linear import LinearMap
+from kedge.models.translator import Normaliser, TranslationStep, Translator
+from kedge.spaces.memory import require_room
+from kedge.spaces.streams import require_regular_file
+
+SUFFIXES = (".npz", ".safetensors")
+"""Of files that hold a translator as plain arrays."""
+FORMAT = "kedge-translation"
+"""What such a file says it is."""
+_NAMES = ("matrix", "source_center", "target_center", "length")
+
+
+def is_exported(path: Path) -> bool:
+    """Whether a name is that of an exported file rather than of a run folder."""
+    return path.suffix.lower() in (*SUFFIXES, ".onnx") and not path.is_dir()
+
+
+def read_exported(path: Path) -> tuple[Translator, Mapping[str, str]]:
+    """The translator of a .npz or .safetensors file, and what the file says of itself."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise InputError(f"{path}: only {' and '.join(SUFFIXES)} can be read back; use onnxruntime for it, or the run")
+    require_regular_file(path)
+    read = _read_npz if path.suffix.lower() == ".npz" else _read_safetensors
+    try:
+        arrays, text = read(path)
+        about = json.loads(text)
+    except (OSError, KeyError, ValueError, zipfile.BadZipFile, SafetensorError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path}: is no file of `kedge export --to numpy` ({error})") from error
+    if not isinstance(about, dict) or about.get("format") != FORMAT:
+        raise InputError(f"{path}: is no file of `kedge export --to numpy`; export the run again")
+    return _translator(path, arrays), about
+
+
+def _read_npz(path: Path) -> tuple[dict[str, NDArray[Any]], str]:
+    with zipfile.ZipFile(path) as archive:
+        require_room(sum(member.file_size for member in archive.infolist()), path)
+    with np.load(path, allow_pickle=False) as stored:
+        return {name: stored[name] for name in _NAMES}, str(stored["about"])
+
+
+def _read_safetensors(path: Path) -> tuple[dict[str, NDArray[Any]], str]:
+    with safe_open(path, framework="np") as stored:
+        return {name: stored.get_tensor(name) for name in _NAMES}, (stored.metadata() or {})["about"]
+
+
+def _translator(path: Path, arrays: Mapping[str, NDArray[Any]]) -> Translator:
+    matrix = arrays["matrix"]
+    shapes = {"source_center": matrix.shape[:1], "target_center": matrix.shape[1:], "length": ()}
+    faults = [name for name, shape in shapes.items() if arrays[name].shape != shape]
+    faults += [name for name in _NAMES if arrays[name].dtype != np.float32 or not np.isfinite(arrays[name]).all()]
+    if matrix.ndim != 2 or not matrix.size or faults or arrays["length"] <= 0:
+        wrong = faults[0] if faults else "matrix"
+        raise InputError(f"{path}: {wrong} is not as it was written; export the run again")
+    source, target = (Normaliser(arrays[f"{end}_center"]) for end in ("source", "target"))
+    return Translator((TranslationStep(source, LinearMap(matrix), target),), float(arrays["length"]))

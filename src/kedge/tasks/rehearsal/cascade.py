@@ -1,0 +1,239 @@
+"""Four strategies for a new model, and what each costs: stay, bridge, cascade, re-encode.
+
+*Stay*: old queries in the old index. *Bridge*: new queries, translated, in the old index. *Cascade*: the bridge finds
+candidates, whose texts the new model encodes and ranks. *Re-encode*: new queries in an index of new vectors. All are
+measured on texts that both models have encoded, so that nothing need be encoded to know what it would bring.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from kedge.errors import InputError
+from kedge.estimators import AnchorDiscovery
+from kedge.estimators.devices import resolve_device
+from kedge.judging.health import Interval
+from kedge.matching import DEFAULT_BUDGET, top_k, using_precision
+from kedge.models.translator import unit_vectors
+from kedge.spaces import Embeddings
+from kedge.tasks.rehearsal.metrics import bootstrap_interval
+from kedge.tasks.rehearsal.outcome import MIN_TEXTS
+from kedge.tasks.row_transforms import transform_rows
+
+STRATEGIES = ("stay", "bridge", "cascade", "re-encode")
+"""From the cheapest to the dearest."""
+
+CANDIDATES = 100
+"""How many texts a cascade has encoded for a query."""
+
+TOLERANCE = 0.02
+"""By so much recall a cheaper strategy may fall short of the best one and still be recommended."""
+
+_FOUND = 10
+# Queries whose candidates' vectors are gathered at once.
+_BLOCK = 128
+
+
+@dataclass(frozen=True)
+class PricedStrategy:
+    """One of `STRATEGIES`: its recall@10, and what it costs.
+
+    The new model must encode `texts` beforehand, and `texts_per_query` for each query, beside the query itself.
+    `seconds_per_query` includes the encoding of candidates.
+    """
+
+    name: str
+    recall: Interval
+    texts: int
+    texts_per_query: int
+    seconds_per_query: float
+
+
+@dataclass(frozen=True)
+class StrategyComparison:
+    """The strategies that could be measured, from the cheapest to the dearest; the name of the one to take, and why."""
+
+    strategies: tuple[PricedStrategy, ...]
+    queries: int
+    index: int
+    recommended: str
+    reason: str
+
+    def table(self) -> list[tuple[str, ...]]:
+        """The rows of a table for people: a strategy, its recall@10, texts beforehand and per query, seconds."""
+        return [
+            (
+                each.name,
+                f"{each.recall.estimate:.3f} ({each.recall.low:.3f} to {each.recall.high:.3f})",
+                f"{each.texts}",
+                f"{each.texts_per_query}",
+                f"{each.seconds_per_query:.4f}",
+            )
+            for each in self.strategies
+        ]
+
+
+def rank_candidates(candidates: Tensor, queries: Tensor, index: Tensor, k: int = _FOUND) -> Tensor:
+    """The k best (q, k) of each query's candidates (q, c), rows of an index (m, d), by inner product with it (q, d)."""
+    best = [candidates[:0, :k]]
+    for begin in range(0, len(queries), _BLOCK):
+        some, asked = (rows[begin : begin + _BLOCK] for rows in (candidates, queries))
+        scores = torch.einsum("qd,qcd->qc", asked, index[some])
+        best.append(some.gather(1, scores.topk(min(k, some.shape[1]), dim=1).indices))
+    return torch.cat(best)
+
+
+def rehearse_strategies(
+    discovery: AnchorDiscovery,
+    x: Embeddings,
+    y: Embeddings,
+    pairs: NDArray[np.int64],
+    queries: Embeddings,
+    *,
+    old_queries: Embeddings | None = None,
+    judged: NDArray[np.int64] | None = None,
+    device: str = "auto",
+    **options: Any,
+) -> StrategyComparison:
+    """The four strategies for queries (q, dx) by the new model, on the texts of known pairs (p, 2): rows of x and y.
+
+    `old_queries` (q, dy) are the same queries by the old model, in the same order; `judged` (q, j) numbers the pairs
+    whose texts are right for each query, padded with -1. Other options are those of `compare_strategies`.
+    """
+    if len(pairs) < MIN_TEXTS:
+        raise InputError(f"strategies are compared on at least {MIN_TEXTS} known texts, got {len(pairs)}")
+    place = resolve_device(device)
+    unit = partial(transform_rows, unit_vectors, device=place)
+    return compare_strategies(
+        transform_rows(discovery.translate, queries.vectors, place),
+        unit(queries.vectors),
+        unit(y.vectors[pairs[:, 1]]),
+        unit(x.vectors[pairs[:, 0]]),
+        None if judged is None else torch.from_numpy(judged).to(place),
+        old_queries=None if old_queries is None else unit(old_queries.vectors),
+        **options,
+    )
+
+
+def compare_strategies(
+    translated: Tensor,
+    new_queries: Tensor,
+    old_index: Tensor,
+    new_index: Tensor,
+    judged: Tensor | None = None,
+    *,
+    old_queries: Tensor | None = None,
+    candidates: int = CANDIDATES,
+    seconds_per_text: float = 0.0,
+    max_seconds: float | None = None,
+    random_state: int = 0,
+) -> StrategyComparison:
+    """Measure the four strategies on q queries and an index of m texts that both models have encoded.
+
+    Parameters
+    ----------
+    translated : Tensor, shape (q, dy)
+        The queries by the new model, translated into the old space; unit rows, as all others.
+    new_queries, new_index : Tensor, shape (q, dx) and (m, dx)
+        Queries and texts by the new model.
+    old_index : Tensor, shape (m, dy)
+        The texts by the old model: the index.
+    judged : int Tensor, shape (q, j), optional
+        The rows that are right for each query, padded with -1; at least one each. Without it, what the new model finds
+        among its own vectors is taken to be right, so that re-encoding has a recall of 1.
+    old_queries : Tensor, shape (q, dy), optional
+        The queries by the old model; without them staying cannot be measured.
+    candidates : int
+        How many texts a cascade ranks.
+    seconds_per_text : float
+        What the new model takes to encode one text, which a cascade pays for each candidate.
+    max_seconds : float, optional
+        Strategies that take longer for a query are not recommended.
+    """
+    if candidates < _FOUND:
+        raise InputError(
+            f"candidates must be at least {_FOUND}, the number of texts that is looked for, got {candidates}"
+        )
+    if not (len(translated) == len(new_queries) and len(old_index) == len(new_index) > _FOUND):
+        raise InputError(
+            f"queries and texts must be as many for both models, and more than {_FOUND} texts; got {len(translated)} "
+            f"and {len(new_queries)} queries, {len(old_index)} and {len(new_index)} texts"
+        )
+    depth = min(candidates, len(old_index))
+    searches: dict[str, Callable[[], Tensor]] = {
+        "bridge": lambda: _nearest(translated, old_index, _FOUND),
+        "cascade": lambda: rank_candidates(_nearest(translated, old_index, depth), new_queries, new_index),
+        "re-encode": lambda: _nearest(new_queries, new_index, _FOUND),
+    }
+    if old_queries is not None:
+        given = old_queries
+        searches["stay"] = lambda: _nearest(given, old_index, _FOUND)
+    found, seconds = {}, {}
+    for name, search in searches.items():
+        began = time.perf_counter()
+        found[name] = search()
+        seconds[name] = (time.perf_counter() - began) / len(new_queries)
+    seconds["cascade"] += depth * seconds_per_text
+    chance = np.random.default_rng(random_state)
+    recalls = {name: recall_of(each, found["re-encode"] if judged is None else judged) for name, each in found.items()}
+    strategies = tuple(
+        PricedStrategy(
+            name,
+            bootstrap_interval(recalls[name], chance),
+            texts=len(new_index) if name == "re-encode" else 0,
+            texts_per_query=depth if name == "cascade" else 0,
+            seconds_per_query=seconds[name],
+        )
+        for name in STRATEGIES
+        if name in recalls
+    )
+    return StrategyComparison(strategies, len(new_queries), len(new_index), *recommend(strategies, max_seconds))
+
+
+def recommend(strategies: tuple[PricedStrategy, ...], max_seconds: float | None = None) -> tuple[str, str]:
+    """The cheapest strategy that is about as good as the best, and a sentence that says so."""
+    quick = [each for each in strategies if max_seconds is None or each.seconds_per_query <= max_seconds] or list(
+        strategies[:1]
+    )
+    best = max(quick, key=lambda each: each.recall.estimate or 0.0)
+    reached = (best.recall.estimate or 0.0) - TOLERANCE
+    chosen = next(each for each in quick if (each.recall.estimate or 0.0) >= reached)
+    costs = {
+        "stay": "nothing changes",
+        "bridge": "no text is encoded again",
+        "cascade": f"{chosen.texts_per_query} texts are encoded for each query",
+        "re-encode": f"all {chosen.texts} texts are encoded once",
+    }
+    reason = f"recall@10 {chosen.recall.estimate:.3f}; {costs[chosen.name]}"
+    if chosen is not best:
+        reason += f"; {best.name}, which costs more, has {best.recall.estimate:.3f}"
+    slow = [each.name for each in strategies if each not in quick]
+    if slow:
+        reason += f"; {' and '.join(slow)} would take too long"
+    return chosen.name, reason
+
+
+def recall_of(found: Tensor, judged: Tensor) -> NDArray[np.float64]:
+    """Of the rows that are right for each query (q, j), padded with -1, the share (q,) among those found (q, k).
+
+    Where more are right than are looked for, as many as are looked for count.
+    """
+    right = judged >= 0
+    hit = (judged[:, :, None] == found[:, None, :]).any(dim=2) & right
+    possible = right.sum(dim=1).clamp(min=1, max=found.shape[1])
+    return (hit.sum(dim=1).clamp(max=found.shape[1]) / possible).double().cpu().numpy()
+
+
+def _nearest(queries: Tensor, index: Tensor, k: int) -> Tensor:
+    """Rows (q, k) of an index (m, d) of largest inner product with each query (q, d), best first."""
+    with using_precision("float32"):
+        return top_k(queries, index, k, budget=DEFAULT_BUDGET)[1]

@@ -1,0 +1,72 @@
+"""Half-migrated indexes: rows that the new model encoded (*native*) and old rows that were translated, in one index.
+
+Translated rows have the same mean similarity to a query as native ones, but another tail, and the nearest rows are in
+the tail: one kind crowds the other out of the first ten. A constant that is added to the scores of translated rows puts
+that right. It is fair, not wise: where a map is good, native rows are better found for a reason.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from kedge.errors import InputError
+from kedge.matching import top_k, using_precision
+
+MIN_TEXTS = 100
+"""With fewer texts that both models have encoded, there is no tail to look at."""
+
+_RANK = 3
+_QUERIES = 1000
+
+
+@dataclass(frozen=True)
+class ScoreCalibration:
+    """What is added to the similarity of a translated row, so that it competes with native ones as an equal."""
+
+    offset: float
+
+    def __call__(self, scores: Tensor, native: Tensor) -> Tensor:
+        """Scores (q, m) with rows as equals; `native` (m,) says which are the new model's own."""
+        return scores + self.offset * ~native
+
+
+def fit_calibration(native: Tensor, translated: Tensor) -> ScoreCalibration:
+    """The calibration by texts that both models have encoded: unit rows (n, d) as the new model gives them, and as they
+    are translated, in the same order.
+
+    Each of at most 1,000 texts is a query to all others; the third best score among native rows, and among translated
+    ones, are compared. Best are rows of the index that were encoded again, but are none of the run's known pairs:
+    what a run has never seen it translates worse than the index, and its known pairs better.
+    """
+    if native.shape != translated.shape or len(native) < MIN_TEXTS:
+        raise InputError(
+            f"a calibration takes at least {MIN_TEXTS} texts in both forms, got {len(native)} native and "
+            f"{len(translated)} translated rows"
+        )
+    queries = native[:_QUERIES]
+    own = torch.arange(len(queries), device=native.device)
+    levels = []
+    for rows in (native, translated):
+        scores = queries @ rows.T
+        scores[own, own] = -torch.inf
+        levels.append(scores.topk(_RANK, dim=1).values[:, -1].mean())
+    return ScoreCalibration(float(levels[0] - levels[1]))
+
+
+def search_mixed(queries: Tensor, index: Tensor, native: Tensor, calibration: ScoreCalibration, k: int = 10) -> Tensor:
+    """Rows (q, k) of a mixed index (m, d) for queries (q, d), best first; `native` (m,) says which rows are native.
+
+    Each kind is searched on its own, as a store does with a filter, and the two lists are merged.
+    """
+    kinds = []
+    for mask, offset in ((native, 0.0), (~native, calibration.offset)):
+        rows = mask.nonzero().squeeze(1)
+        if len(rows):
+            with using_precision("float32"):
+                scores, places = top_k(queries, index[rows], k)
+            kinds.append((scores + offset, rows[places]))
+    scores, found = (torch.cat(each, dim=1) for each in zip(*kinds, strict=True))
+    return found.gather(1, scores.topk(min(k, found.shape[1]), dim=1).indices)
