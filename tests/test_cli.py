@@ -550,7 +550,7 @@ def writing_parsers() -> dict[str, argparse.ArgumentParser]:
             found[name] = parser
 
     collect("", build_parser())
-    silent = {"check", "explore", "evaluate", "rehearse", "search", "info", "stores"}
+    silent = {"check", "explore", "evaluate", "rehearse", "search", "info", "stores", "canary check", "canary texts"}
     return {name: parser for name, parser in found.items() if name not in silent}
 
 
