@@ -558,7 +558,10 @@ def writing_parsers() -> dict[str, argparse.ArgumentParser]:
             found[name] = parser
 
     collect("", build_parser())
-    silent = {"check", "explore", "evaluate", "rehearse", "search", "serve", "info", "stores"}
+    silent = {"check", "explore", "evaluate", "rehearse", "search", "serve", "info", "stores"} | {
+        "canary check",
+        "canary texts",
+    }
     return {name: parser for name, parser in found.items() if name not in silent}
 
 
