@@ -17,11 +17,11 @@ PACKAGE = Path(kedge.__file__).parent
 
 # A folder may import from those after it. The modules beside them may be imported by all; data sits beside tasks.
 LAYERS = (
-    "cli", "data", "report", "tasks", "estimators", "runs", "judging", "solving", "models", "matching", "geometry",
-    "storage", "spaces",
+    "cli", "data", "report", "tasks", "many", "estimators", "runs", "judging", "solving", "models", "matching",
+    "geometry", "storage", "spaces",
 )  # fmt: skip
 # Where no two modules and no two classes have one name, and folders are small.
-SETTLED = ("estimators", "runs", "judging", "solving", "models", "matching", "geometry", "storage")
+SETTLED = ("many", "estimators", "runs", "judging", "solving", "models", "matching", "geometry", "storage")
 MAX_MODULES = 12
 ANYONE = {"errors", "extras", "masking", "__version__"}
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kedge.estimators import AnchorDiscovery, KnownAnchors, load
     from kedge.estimators.judge_map import judge
     from kedge.judging.health import Health
+    from kedge.many.common_space import CommonSpace
     from kedge.models.side import Side
     from kedge.models.translator import Translator
     from kedge.runs.translators import load_translator
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "AnchorDiscovery": "kedge.estimators",
+    "CommonSpace": "kedge.many.common_space",
     "Embeddings": "kedge.spaces",
     "Health": "kedge.judging.health",
     "InputError": "kedge.errors",
@@ -54,6 +56,7 @@ _HOME = {
 
 __all__ = [
     "AnchorDiscovery",
+    "CommonSpace",
     "Embeddings",
     "Health",
     "InputError",
