@@ -91,7 +91,7 @@ def join(
         torch.stack([*(torch.from_numpy(members[partner].loadings).double() for partner in partners), loadings]),
     )
     rows = [*(loaded.rows.float() for loaded in partners.values()), space.rows.float()]
-    chance = max(found.judged.chance_rate for found in ok.values())
+    chance = min(found.judged.chance_rate for found in ok.values())
     merged = join_groups(
         factors,
         rows,

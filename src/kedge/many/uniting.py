@@ -82,7 +82,7 @@ def unite(
     trusted = {pair: found for pair, found in outcomes.items() if found.ok and pair not in breaking}
     members = tuple(sorted(main_component(len(spaces), trusted)))
     if not members:
-        nobody = Groups(torch.empty(0, len(spaces), dtype=torch.int64), torch.empty(0))
+        nobody = Groups(torch.empty(0, 0, dtype=torch.int64), torch.empty(0))
         return Union((), (), (), None, nobody, outcomes, tuple(loops), breaking, {}, {})
     some = [spaces[space] for space in members]
     into, back, factors = fit_common(some, _among(members, trusted))
@@ -102,7 +102,8 @@ def unite(
             on_pair((s, t), found)
     if again:
         into, back, factors = fit_common(some, _among(members, trusted))
-    chance = max((found.judged.chance_rate for found in trusted.values()), default=0.0)
+    # Other spaces make it harder to fit noise: what the pair that is least prone to it came to is enough to ask.
+    chance = min(found.judged.chance_rate for found in trusted.values())
     matches, recognised = _read_all(some, factors, chance) if factors is not None else ({}, {})
     seeds = known[:, list(members)]
     groups = _known_groups(some, seeds)

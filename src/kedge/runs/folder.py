@@ -38,6 +38,9 @@ MAX_CORRELATION = 0.99
 
 _ANCHORS, _MATCH, _MODEL = "anchors.safetensors", "match.safetensors", "model.safetensors"
 _FILES = {NAME, SUMS, *HEADERS, _ANCHORS, MAPS, _MATCH, _MODEL}
+RUN_FILES = frozenset(_FILES - {SUMS})
+"""All files of a run but the checksums."""
+
 # What a run of many spaces has besides; either kind may take the place of the other.
 _FILES_OF_MANY = {"groups.tsv", "common.safetensors"}
 Arrays = dict[str, NDArray[Any]]
@@ -126,7 +129,7 @@ def read_translation(folder: Path) -> tuple[RunDescription, Arrays, dict[str, Ma
     return run, centers, {which: _read_map(folder, which, run) for which in ("map", "map_back")}
 
 
-def changed_files(folder: Path, files: Collection[str] = frozenset(_FILES - {SUMS})) -> dict[str, str]:
+def changed_files(folder: Path, files: Collection[str] = RUN_FILES) -> dict[str, str]:
     """Of these files of a run folder those that are not what was written, and what is the matter with each."""
     path = folder / SUMS
     try:
