@@ -59,6 +59,7 @@ def test_all_pairs_are_ok_and_the_loop_closes(common):
     (loop,) = health.loops
     assert loop.closed
     assert loop.back > 0.7
+    assert loop.kept > 0.95
     assert loop.chance < 0.1
 
 

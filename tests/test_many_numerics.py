@@ -9,7 +9,7 @@ import torch
 from kedge.geometry import Spectrum, moments_of
 from kedge.many.numerics.common_factors import fit_factors, fit_loadings, rotation_factors
 from kedge.many.numerics.grouping import Groups, group_coordinates, group_ratios, merge_groups
-from kedge.many.numerics.loops import Loop, breaking_pairs, close_loop, closures
+from kedge.many.numerics.loops import Link, Loop, breaking_pairs, close_loop, closures
 from kedge.many.numerics.pair_graph import (
     components_of,
     main_component,
@@ -210,24 +210,41 @@ def test_right_matches_close_their_loop_and_wrong_ones_do_not():
     there, across = torch.randperm(500, generator=chance), torch.randperm(500, generator=chance)
     back = torch.empty_like(rows)
     back[across[there]] = rows
-    closed = close_loop((0, 1, 2), there, across, back)
-    assert closed.back == 1
+    links = [Link(match, match) for match in (there, across, back)]
+    closed = close_loop((0, 1, 2), *links)
+    assert closed.back == closed.kept == 1
+    assert closed.chains == 500
     assert closed.chance < 0.02
     assert closed.closed
-    broken = close_loop((0, 1, 2), there, across, torch.randperm(500, generator=chance))
+    wrong = torch.randperm(500, generator=chance)
+    broken = close_loop((0, 1, 2), *links[:2], Link(wrong, wrong))
     assert broken.back < 0.02
-    assert not broken.closed
+    assert broken.closed is False
+
+
+def test_a_loop_over_few_shared_rows_is_judged_by_these():
+    rows = torch.arange(500)
+    sure = torch.where(rows < 40, rows, -1)  # the others have no counterpart, and go anywhere
+    astray = torch.randperm(500, generator=torch.Generator().manual_seed(0))
+    link = Link(torch.where(rows < 40, rows, astray), sure)
+    loop = close_loop((0, 1, 2), link, link, link)
+    assert loop.back < 0.15
+    assert loop.chains == 40
+    assert loop.closed
+    few = Link(link.partner, torch.where(rows < 10, rows, -1))
+    assert close_loop((0, 1, 2), link, link, few).closed is None
 
 
 def test_chance_counts_the_popular_rows():
     everyone = torch.zeros(100, dtype=torch.int64)  # all rows go to one, and that one comes back to row 0
-    loop = close_loop((0, 1, 2), everyone, everyone, everyone)
+    link = Link(everyone, everyone)
+    loop = close_loop((0, 1, 2), link, link, link)
     assert loop.back == loop.chance == 0.01
     assert loop.closure == 0
 
 
 def test_the_pair_that_breaks_its_loops_is_named():
-    right, wrong = (0.9, 0.001), (0.0, 0.001)
+    right, wrong = (0.9, 0.001, 500, 0.95), (0.0, 0.001, 500, 0.01)
     loops = [
         Loop((0, 1, 2), *wrong),
         Loop((0, 1, 3), *wrong),

@@ -11,7 +11,7 @@ from kedge.judging.judge import RECOGNISED_SCALE
 from kedge.judging.recognition import Recognition
 from kedge.many.numerics.loops import CLOSED, Loop, closures
 from kedge.many.uniting import Union
-from kedge.storage.schema import Share, restore
+from kedge.storage.schema import Count, Share, restore
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,18 @@ class PairHealth:
 
 @dataclass(frozen=True)
 class LoopHealth:
-    """Of three spaces, by name: the share of rows that come back, and what chance would bring back."""
+    """Of three spaces, by name: the share of rows that come back, and what chance would bring back.
+
+    Of the `chains`, rows whose partners are all sure, `kept` is the share that comes back, and `closed` whether that is
+    enough; None where chains are too few to say.
+    """
 
     spaces: tuple[str, ...]
     back: Share
     chance: Share
-    closed: bool
+    chains: Count
+    kept: Share
+    closed: bool | None
 
 
 @dataclass(frozen=True)
@@ -73,7 +79,9 @@ def judge_union(union: Union, names: Sequence[str]) -> CommonHealth:
                 share = 0.0 if recognition is None else recognition.share
                 each.append(PairHealth(names[s], names[t], how, *answers, share, closed.get((s, t))))
     loops = tuple(
-        LoopHealth(tuple(names[space] for space in loop.spaces), loop.back, loop.chance, loop.closed)
+        LoopHealth(
+            tuple(names[space] for space in loop.spaces), loop.back, loop.chance, loop.chains, loop.kept, loop.closed
+        )
         for loop in union.loops
     )
     left_out = {names[s]: _why(union, s, names) for s in range(len(names)) if s not in union.members}
@@ -108,19 +116,15 @@ def _pair_answers(union: Union, pair: tuple[int, int], recognition: Recognition 
 
 
 def _suspicious(union: Union) -> tuple[Loop, ...]:
-    """Loops whose three pairs all claim that many rows recognise each other, and that do not close all the same."""
+    """Loops whose three pairs all look right, as they were run by themselves, and that do not close all the same."""
     found = []
     for loop in union.loops:
         s, t, u = loop.spaces
-        sides = [union.outcomes[pair] for pair in ((s, t), (t, u), (s, u))]
-        sure = all(side.ok and side.judged.recognised >= _SURE for side in sides)
-        if sure and not loop.closed and not {(s, t), (t, u), (s, u)} & set(union.breaking):
+        sides = ((s, t), (t, u), (s, u))
+        alone = all(union.outcomes[pair].ok and union.outcomes[pair].how == "alone" for pair in sides)
+        if alone and loop.closed is False and not set(sides) & set(union.breaking):
             found.append(loop)
     return tuple(found)
-
-
-# Where three pairs each recognise half of their rows, one row in eight should come back, and more where they agree.
-_SURE = 0.5
 
 
 def _whole(
@@ -138,7 +142,7 @@ def _whole(
         reason += f"; {', '.join(left_out)} {'does' if len(left_out) == 1 else 'do'} not belong"
     if broken:
         score = min(score, (OK + UNCERTAIN) / 2)
-        reason += f"; {len(broken)} loops do not close (fewer than {CLOSED:.0%} of the rows come back)"
+        reason += f"; {len(broken)} loops do not close (fewer than {CLOSED:.0%} of the sure rows come back)"
     advice = "Look at a few groups of high probability."
     if failing:
         advice = f"Do not rely on {failing[0]}{' and others' if len(failing) > 1 else ''}: give seeds between them."

@@ -19,6 +19,7 @@ from kedge.judging.confidence import Confidence, measure_confidence
 from kedge.judging.doubtful_seeds import rows_closer, suspect_seeds
 from kedge.judging.judge import Judgement, LabelFreeJudge
 from kedge.judging.recognition import PROBABLE
+from kedge.many.numerics.loops import Link
 from kedge.matching import DEFAULT_BUDGET, Problem, Reading, exact_is_quick
 from kedge.models.cross_fitting import cross_fitted
 from kedge.models.maps.choosing import Centers
@@ -51,6 +52,16 @@ class PairOutcome:
     pairs: Tensor
     cross: Tensor
     soft: bool
+
+    @property
+    def link(self) -> Link:
+        """The match from the first to the second, as a part of a loop."""
+        return Link(self.partner, _sure(self.pairs, len(self.partner)))
+
+    @property
+    def link_back(self) -> Link:
+        """The match from the second to the first."""
+        return Link(self.partner_back, _sure(self.pairs.flip(1), len(self.partner_back)))
 
     @property
     def ok(self) -> bool:
@@ -143,6 +154,13 @@ def _align(
     partner_back = torch.full((len(problem.y),), -1, dtype=torch.int64, device=problem.device)
     partner_back[match.partner[match.mutual]] = match.mutual.nonzero(as_tuple=True)[0]
     return PairOutcome(how, judged, match.partner, partner_back, pairs, cross, soft)
+
+
+def _sure(pairs: Tensor, count: int) -> Tensor:
+    """The partners (n,) that pairs (p, 2) give so many rows, -1 for the others."""
+    found = torch.full((count,), -1, dtype=torch.int64, device=pairs.device)
+    found[pairs[:, 0]] = pairs[:, 1]
+    return found
 
 
 def _probable(trusted: Problem, confidence: Confidence) -> Tensor:

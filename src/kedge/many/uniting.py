@@ -77,8 +77,8 @@ def unite(
     Spaces that are declared `disjoint` have no item in common but the known ones: no others are looked for.
     """
     outcomes = _run_alone(spaces, known, random_state, log, on_pair, disjoint=disjoint)
-    loops = loops_of(outcomes)
-    breaking = () if disjoint else tuple(breaking_pairs(loops))
+    loops = [] if disjoint else loops_of(outcomes)
+    breaking = tuple(breaking_pairs(loops))
     trusted = {pair: found for pair, found in outcomes.items() if found.ok and pair not in breaking}
     members = tuple(sorted(main_component(len(spaces), trusted)))
     if not members:
@@ -100,6 +100,7 @@ def unite(
             trusted[s, t] = found
         if on_pair is not None:
             on_pair((s, t), found)
+    breaking = tuple(pair for pair in breaking if pair not in trusted)
     if again:
         into, back, factors = fit_common(some, _among(members, trusted))
     # Other spaces make it harder to fit noise: what the pair that is least prone to it came to is enough to ask.
@@ -124,7 +125,7 @@ def unite(
 def loops_of(outcomes: Mapping[Pair, PairOutcome]) -> list[Loop]:
     """All triangles of pairs that were aligned by themselves."""
     return [
-        close_loop((s, t, u), outcomes[s, t].partner, outcomes[t, u].partner, outcomes[s, u].partner_back)
+        close_loop((s, t, u), outcomes[s, t].link, outcomes[t, u].link, outcomes[s, u].link_back)
         for s, t, u in triangles_of(outcomes)
     ]
 

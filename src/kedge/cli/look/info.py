@@ -140,6 +140,7 @@ def _common_lines(described: dict[str, Any]) -> list[tuple[str, str]]:
         lines.append(("pair", f"{one['first']}, {one['second']}: {answers}"))
     for loop in health["loops"]:
         back = f"{100 * loop['back']:.0f} % of the rows come back, {100 * loop['chance']:.1f} % would by chance"
-        lines.append(("loop", f"{', '.join(loop['spaces'])}: {back}"))
+        closed = {True: "closed", False: "NOT CLOSED", None: "too few sure rows to say"}[loop["closed"]]
+        lines.append(("loop", f"{', '.join(loop['spaces'])}: {closed}; {back}"))
     lines += [("left out", f"{name}: {reason}") for name, reason in health["left_out"].items()]
     return lines

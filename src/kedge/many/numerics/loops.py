@@ -14,44 +14,66 @@ from torch import Tensor
 
 from kedge.many.numerics.pair_graph import Pair
 
-CLOSED = 0.1
-"""A loop is closed if at least this share of rows comes back beyond chance."""
+CLOSED = 0.3
+"""A loop is closed if at least this share of its complete chains comes back beyond chance."""
 
+_MIN_CHAINS = 30
 _SHUFFLES = 5
 
 
 @dataclass(frozen=True)
+class Link:
+    """Partners (n,) of all rows of a space in the next one, and those of them that are `sure`; -1 for none."""
+
+    partner: Tensor
+    sure: Tensor
+
+
+@dataclass(frozen=True)
 class Loop:
-    """Over `spaces` s, t, u the share of the rows of s that come `back`, and the share that would by `chance`."""
+    """A loop over `spaces` s, t, u.
+
+    `back` is the share of the rows of s that come back, `chance` the share that would by chance. Where items are
+    missing, few rows can: of the `chains`, rows whose three partners are all sure, the share that comes back is `kept`.
+    """
 
     spaces: tuple[int, int, int]
     back: float
     chance: float
+    chains: int
+    kept: float
 
     @property
     def closure(self) -> float:
-        """The share that comes back, of those that chance would not bring back."""
+        """The share of all rows that comes back, of those that chance would not bring back."""
         return max(self.back - self.chance, 0.0) / max(1 - self.chance, 1e-9)
 
     @property
-    def closed(self) -> bool:
-        """Whether enough rows come back."""
-        return self.closure >= CLOSED
+    def closed(self) -> bool | None:
+        """Whether complete chains come back; None where there are too few to say."""
+        return None if self.chains < _MIN_CHAINS else self.kept - self.chance >= CLOSED
 
 
-def close_loop(spaces: tuple[int, int, int], forth: Tensor, across: Tensor, back: Tensor) -> Loop:
-    """The loop of the matches of s with t (n,), of t with u (m,) and of u with s (l,): partners of all rows.
+def close_loop(spaces: tuple[int, int, int], forth: Link, across: Link, back: Link) -> Loop:
+    """The loop of the matches of s with t (n,), of t with u (m,) and of u with s (l,).
 
     What chance brings back is seen with the rows of t dealt anew among their partners in u: as many rows meet, at the
     same popular ones.
     """
-    own = torch.arange(len(forth), device=forth.device)
+    own = torch.arange(len(forth.partner), device=forth.partner.device)
     generator = torch.Generator().manual_seed(0)
     by_chance = []
     for _ in range(_SHUFFLES):
-        order = torch.randperm(len(across), generator=generator).to(across.device)
-        by_chance.append(_share(back[across[order][forth]] == own))
-    return Loop(spaces, _share(back[across[forth]] == own), sum(by_chance) / _SHUFFLES)
+        order = torch.randperm(len(across.partner), generator=generator).to(own.device)
+        by_chance.append(_share(back.partner[across.partner[order][forth.partner]] == own))
+    there = forth.sure >= 0
+    there &= across.sure[forth.sure.clamp_min(0)] >= 0
+    ends = back.sure[across.sure[forth.sure.clamp_min(0)].clamp_min(0)]
+    there &= ends >= 0
+    chains = int(there.sum())
+    kept = _share((ends == own)[there]) if chains else 0.0
+    comes_back = _share(back.partner[across.partner[forth.partner]] == own)
+    return Loop(spaces, comes_back, sum(by_chance) / _SHUFFLES, chains, kept)
 
 
 def breaking_pairs(loops: Sequence[Loop]) -> list[Pair]:
@@ -62,7 +84,7 @@ def breaking_pairs(loops: Sequence[Loop]) -> list[Pair]:
     closed = {pair for loop in loops if loop.closed for pair in _sides(loop)}
     suspects: dict[Pair, None] = {}
     for loop in loops:
-        if not loop.closed:
+        if loop.closed is False:
             broken = [pair for pair in _sides(loop) if pair not in closed]
             if len(broken) == 1:
                 suspects[broken[0]] = None
