@@ -284,7 +284,8 @@ def test_a_run_of_many_translates_projects_and_searches(folder, spaces, common, 
         (("translate", "run", "a.npz", "--back", "--from", "a", "--to", "b", "-o", "new.npz"), "--back: a run of many"),
         (("project", "run", "a", "a.npz", "-o", "new.npz", "--coordinates", "shared"), "common coordinates only"),
         (("project", "run", "z", "a.npz", "-o", "new.npz"), "no space 'z'"),
-        (("report", "run", "a.npz", "b.npz", "-o", "new.html"), "holds a common space"),
+        (("report", "run", "a.npz", "b.npz", "-o", "new.html"), "needs all of its members; also give that of c"),
+        (("report", "run", "a.npz", "seeds.npz", "-o", "new.html"), "no such file"),
         (("evaluate", "run", "a.npz", "b.npz", "--gold", "seeds.tsv"), "holds a common space"),
         (("export", "run", "-o", "new.npz"), "holds a common space"),
         (("unite", "a.npz", "a.npz", "-o", "new-run"), "is called 'a' already"),
@@ -316,3 +317,27 @@ def test_a_space_is_added_on_the_command_line(folder, spaces, capsys):
     grown = CommonSpace.load(folder / "run3")
     assert list(grown.members_) == ["a", "b", "new"]
     assert np.array_equal(grown.project(spaces["a"], space="a"), before)
+
+
+def test_the_page_shows_all_spaces_side_by_side(folder, spaces, common):
+    pytest.importorskip("plotly")
+    assert run(folder, "report", "run", "c.npz", "a.npz", "b.npz", "-o", "common.html") == 0
+    page = (folder / "common.html").read_text()
+    assert page.count("<canvas") == 3
+    data = json.loads(page.partition('id="data">')[2].partition("</script>")[0])
+    assert data["keys"][0] == list(common.group_keys_[0])
+    assert [len(points) for points in data["points"]] == [len(common.groups_)] * 3
+    first = np.array([[points[group] for points in data["points"]] for group in range(20)])
+    assert np.abs(first - first.mean(axis=1, keepdims=True)).max() < 0.3  # one item lies at one place in all panels
+    assert "recognised" in page
+    assert "come back" in page
+
+
+def test_keys_cannot_break_out_of_the_page(spaces, tmp_path, common):
+    pytest.importorskip("plotly")
+    from kedge.report import write_common_page
+
+    bad = common.without("c")
+    bad.group_keys_ = [("</script><b>", None), *bad.group_keys_[1:]]
+    write_common_page(tmp_path / "page.html", bad, spaces)
+    assert "</script><b>" not in (tmp_path / "page.html").read_text()
