@@ -11,20 +11,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from kedge.errors import InputError, NotFittedError, did_you_mean
+from kedge.errors import InputError
 from kedge.estimators.devices import Loaded, load_space, resolve_device, to_numpy
 from kedge.estimators.inputs import RandomState, as_random_state
-from kedge.estimators.parameters import Parameters
-from kedge.extras import needing
-from kedge.many.common_health import CommonHealth, judge_union
+from kedge.many.common_health import judge_union
 from kedge.many.common_run import CommonContents, read_common_run, write_common_run
+from kedge.many.fitted_common import FittedCommonSpace, Matrix
 from kedge.many.joining import Joined, join
-from kedge.many.member import Member, PairOfMembers
+from kedge.many.member import Member
 from kedge.many.seed_tuples import as_seed_tuples
 from kedge.many.uniting import Union, center_of_space, unite
 from kedge.matching import DEFAULT_BUDGET, exact_is_quick, require_budget
-from kedge.models.maps.linear import LinearMap
-from kedge.models.translator import TranslationStep, Translator
 from kedge.solving.steps import Log, OnStep
 from kedge.spaces import Embeddings
 from kedge.spaces.conversion import SpaceLike, as_space
@@ -32,14 +29,13 @@ from kedge.spaces.embeddings import Key, texts_of
 from kedge.storage.checksum import matrix_checksum
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
-Matrix = NDArray[np.float32]
 OnPair = Callable[[str, str, str], None]
 """Called with the names of two spaces that have been aligned, and the verdict."""
 
 
-class CommonSpace(Parameters):
+class CommonSpace(FittedCommonSpace):
     """One common space for many: a map into it and back for each, and groups of rows that are one item.
 
     Parameters
@@ -49,7 +45,7 @@ class CommonSpace(Parameters):
     min_confidence : float
         Rows are merged into one group if they are at least so probably one item.
     device : str
-        "auto", "cpu", "cuda" or "cuda:N".
+        "auto", "cpu", "cuda" or "cuda:N": where pairs of spaces are run. Groups are made, and spaces join, on the CPU.
     random_state : int, generator of NumPy or None
         The same number gives the same answer on the same machine.
     on_step : callable, optional
@@ -104,16 +100,6 @@ class CommonSpace(Parameters):
         self.on_step = on_step
         self.on_pair = on_pair
 
-    members_: dict[str, Member]
-    groups_: NDArray[np.int64]
-    group_probability_: Matrix
-    group_keys_: list[tuple[Key | None, ...]]
-    seeds_: NDArray[np.int64]
-    health_: CommonHealth
-    matches_: dict[tuple[str, str], NDArray[np.int64]]
-    random_state_: int
-    provenance_: dict[str, Any]
-
     # -- fitting ----------------------------------------------------------------------------------
 
     def fit(self, spaces: Mapping[str, SpaceLike], seeds: Any = None) -> CommonSpace:
@@ -134,7 +120,7 @@ class CommonSpace(Parameters):
         given = _as_spaces(spaces, minimum=2)
         known = as_seed_tuples(seeds, given)
         self.random_state_ = as_random_state(self.random_state)
-        loaded = self._load(given)
+        loaded = self._load(given, resolve_device(self.device))
         names = list(given)
         union = unite(
             loaded,
@@ -183,7 +169,7 @@ class CommonSpace(Parameters):
             self._require_same(name, given[name])
         known = as_seed_tuples(seeds, given)
         joined = self._copy()
-        loaded = dict(zip(given, self._load(given), strict=True))
+        loaded = dict(zip(given, self._load(given, torch.device("cpu")), strict=True))
         for name in new:
             partners = {other: loaded[other] for other in old}
             columns = [list(given).index(one) for one in (name, *old)]
@@ -225,56 +211,6 @@ class CommonSpace(Parameters):
         )
         return left
 
-    # -- using ------------------------------------------------------------------------------------
-
-    def translate(self, vectors: SpaceLike, *, source: str, target: str, scale: str = "unit") -> Matrix:
-        """Vectors (k, ds) of one space in another's (k, dt), through the common space; one (ds,) becomes one (dt,).
-
-        They have unit length, or with `scale="raw"` the mean length of the target's vectors.
-        """
-        return self.translator(source=source, target=target, scale=scale)(self._member(source).as_vectors(vectors))
-
-    def translator(self, *, source: str, target: str, scale: str = "unit") -> Translator:
-        """What `translate` does to vectors, as a part that needs NumPy only."""
-        if scale not in ("unit", "raw"):
-            raise InputError(f"scale must be 'unit' or 'raw', got {scale!r}")
-        first, second = self._member(source), self._member(target)
-        if first is second:
-            raise InputError(f"source and target are both {source!r}; give two spaces")
-        step = TranslationStep(first.normaliser, LinearMap(first.into @ second.back), second.normaliser)
-        return Translator((step,), second.mean_norm if scale == "raw" else 1.0)
-
-    def project(self, vectors: SpaceLike, *, space: str, query: bool = False) -> Matrix:
-        """Common coordinates (k, c + 2) of vectors (k, d) of a space, of documents or of queries.
-
-        The inner product of a query's and a document's, of whatever spaces, is the log of how much likelier they are
-        one item than two: one index can hold documents of several encoders and answer queries of any of them.
-        """
-        return self._member(space).project(vectors, query=query)
-
-    def between(self, source: str, target: str) -> PairOfMembers:
-        """Two of the members as the sides of a pair, for `kedge.tasks.search` and the like."""
-        return PairOfMembers(self._member(source), self._member(target))
-
-    def match(self, source: str, target: str) -> NDArray[np.int64]:
-        """For every row of the source the row of the target in its group (n,), -1 where there is none."""
-        first, second = (list(self.members_).index(self._member(name).name) for name in (source, target))
-        found = np.full(self.members_[source].rows, -1, dtype=np.int64)
-        both = self.groups_[(self.groups_[:, [first, second]] >= 0).all(axis=1)]
-        found[both[:, first]] = both[:, second]
-        return found
-
-    def groups_frame(self) -> pd.DataFrame:
-        """The groups of two rows or more as a DataFrame of pandas: `probability`, and a column of keys per member."""
-        self._check_fitted()
-        with needing("frames need", "pandas", install="kedge[pandas]", otherwise=", or use group_keys_"):
-            import pandas
-        many = [number for number, keys in enumerate(self.group_keys_) if sum(key is not None for key in keys) > 1]
-        columns: dict[str, list[Any]] = {"probability": [float(self.group_probability_[number]) for number in many]}
-        for place, name in enumerate(self.members_):
-            columns[name] = [self.group_keys_[number][place] for number in many]
-        return pandas.DataFrame(columns)
-
     # -- keeping ----------------------------------------------------------------------------------
 
     def save(self, folder: str | Path, *, overwrite: bool = False, extra: Mapping[str, Any] | None = None) -> None:
@@ -315,8 +251,7 @@ class CommonSpace(Parameters):
 
     # -- parts ------------------------------------------------------------------------------------
 
-    def _load(self, given: Mapping[str, Embeddings]) -> list[Loaded]:
-        device = resolve_device(self.device)
+    def _load(self, given: Mapping[str, Embeddings], device: torch.device) -> list[Loaded]:
         largest = max(len(space) for space in given.values())
         require_budget(DEFAULT_BUDGET, largest)
         dtype = torch.float32 if exact_is_quick(largest, largest, device) else torch.float16
@@ -370,22 +305,6 @@ class CommonSpace(Parameters):
                 "whole and in their order"
             )
 
-    def _member(self, name: str) -> Member:
-        self._check_fitted()
-        if name not in self.members_:
-            out = self.health_.left_out.get(name)
-            why = f"it was left out: {out}" if out else f"there are {', '.join(self.members_)}"
-            near = did_you_mean(name, self.members_)
-            raise InputError(f"there is no space {name!r} in this common space{near}; {why}")
-        return self.members_[name]
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "members_")
-
-    def _check_fitted(self) -> None:
-        if not self.__sklearn_is_fitted__():
-            raise NotFittedError("this CommonSpace is not fitted yet; call fit first")
-
 
 def _as_spaces(spaces: Mapping[str, SpaceLike], minimum: int) -> dict[str, Embeddings]:
     if not isinstance(spaces, Mapping) or len(spaces) < minimum or not all(isinstance(name, str) for name in spaces):
@@ -426,5 +345,5 @@ def _matches(union: Union, names: Sequence[str]) -> dict[tuple[str, str], NDArra
     found = {}
     for (s, t), match in union.matches.items():
         grouped = union.groups.partners(s, t, len(match.partner))
-        found[names[s], names[t]] = to_numpy(torch.where(grouped >= 0, grouped, match.partner))
+        found[names[s], names[t]] = to_numpy(torch.where(grouped >= 0, grouped, match.partner.cpu()))
     return found

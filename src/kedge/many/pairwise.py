@@ -73,11 +73,12 @@ def problem_of(first: Loaded, second: Loaded, seeds: Tensor) -> Problem:
     """Two spaces and their seeds (s, 2)."""
     exact = exact_is_quick(len(first.rows), len(second.rows), first.rows.device)
     spectra = (first.spectrum, second.spectrum)
+    seeds_x, seeds_y = (rows.contiguous().to(first.rows.device) for rows in seeds.T)
     return Problem(
         first.rows,
         second.rows,
-        seeds[:, 0].contiguous(),
-        seeds[:, 1].contiguous(),
+        seeds_x,
+        seeds_y,
         DEFAULT_BUDGET,
         first.center is not None,
         exact,

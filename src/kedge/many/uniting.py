@@ -106,13 +106,13 @@ def unite(
     # Other spaces make it harder to fit noise: what the pair that is least prone to it came to is enough to ask.
     chance = min(found.judged.chance_rate for found in trusted.values())
     matches, recognised = _read_all(some, factors, chance) if factors is not None else ({}, {})
-    seeds = known[:, list(members)]
+    seeds = known[:, list(members)].cpu()
     groups = _known_groups(some, seeds)
     if factors is not None and not disjoint:
         sureness = {pair: found.share for pair, found in recognised.items()}
         groups = merge_groups(
-            factors,
-            [space.rows.float() for space in some],
+            factors.on_cpu(),
+            [space.rows.float().cpu() for space in some],
             sureness,
             seeds,
             min_probability=min_confidence,

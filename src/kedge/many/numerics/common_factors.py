@@ -39,6 +39,10 @@ class CommonFactors:
     directions: tuple[Tensor, ...]
     loadings: Tensor
 
+    def on_cpu(self) -> CommonFactors:
+        """The same where groups are made."""
+        return CommonFactors(tuple(one.cpu() for one in self.directions), self.loadings.cpu())
+
     def canonical(self, space: int, rows: Tensor) -> Tensor:
         """Coordinates u (n, c) of normalised rows (n, ds) of a space."""
         return rows @ self.directions[space].to(rows.dtype)
