@@ -172,7 +172,7 @@ def test_noise_is_named_and_left_out(spaces, seeds, common):
     found = CommonSpace(device="cpu").fit({"a": spaces["a"], "b": spaces["b"], "noise": noise}, seeds)
     assert list(found.health_.left_out) == ["noise"]
     assert list(found.members_) == ["a", "b"]
-    assert "noise does not belong" in found.health_.map.reason
+    assert "noise is left out" in found.health_.map.reason
     expected = truth(spaces, "a", "b")
     assert (found.match("a", "b") == expected)[expected >= 0].mean() > 0.95
     with pytest.raises(InputError, match="it was left out"):

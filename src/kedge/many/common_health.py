@@ -139,7 +139,7 @@ def _whole(
     failing = [f"{one.first} and {one.second}" for one in each if getattr(one, question).verdict != "ok"]
     reason = f"{len(each) - len(failing)} of {len(each)} pairs of spaces are ok"
     if left_out:
-        reason += f"; {', '.join(left_out)} {'does' if len(left_out) == 1 else 'do'} not belong"
+        reason += f"; {', '.join(left_out)} {'is' if len(left_out) == 1 else 'are'} left out"
     if broken:
         score = min(score, (OK + UNCERTAIN) / 2)
         reason += f"; {len(broken)} loops do not close (fewer than {CLOSED:.0%} of the sure rows come back)"

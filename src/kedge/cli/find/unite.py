@@ -202,6 +202,6 @@ def _print(common: CommonSpace, arguments: argparse.Namespace, seconds: float) -
         ]:
             print_line(f"  {' = '.join(str(key) for key in keys if key is not None)}  ({sure:.2f})")
     for name, reason in health.left_out.items():
-        warn(f"{name} does not belong, and is left out: {reason}")
+        warn(f"{name} is left out: {reason}")
     if health.map.verdict != "ok":
         warn(f"the map is {health.map.verdict}: do not rely on it. {health.map.advice}")
