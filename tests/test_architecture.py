@@ -17,11 +17,22 @@ PACKAGE = Path(kedge.__file__).parent
 
 # A folder may import from those after it. The modules beside them may be imported by all; data sits beside tasks.
 LAYERS = (
-    "cli", "data", "report", "integrations", "tasks", "estimators", "runs", "judging", "solving", "models", "matching",
-    "geometry", "storage", "spaces",
+    "cli", "data", "report", "integrations", "tasks", "many", "estimators", "runs", "judging", "solving", "models",
+    "matching", "geometry", "storage", "spaces",
 )  # fmt: skip
 # Where no two modules and no two classes have one name, and folders are small.
-SETTLED = ("integrations", "estimators", "runs", "judging", "solving", "models", "matching", "geometry", "storage")
+SETTLED = (
+    "integrations",
+    "many",
+    "estimators",
+    "runs",
+    "judging",
+    "solving",
+    "models",
+    "matching",
+    "geometry",
+    "storage",
+)
 MAX_MODULES = 12
 ANYONE = {"errors", "extras", "masking", "__version__"}
 

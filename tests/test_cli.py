@@ -28,7 +28,7 @@ from kedge.solving.steps import Step
 from kedge.spaces.pairs import read_table, write_table
 
 GROUPS = {
-    "find pairs and a map": ("demo", "check", "discover", "reproduce"),
+    "find pairs and a map": ("demo", "check", "discover", "unite", "reproduce"),
     "look at a run": ("report", "explore", "evaluate", "compare", "info", "plot"),
     "use a run": ("search", "lexicon", "pairs", "translate", "project", "stitch", "export", "serve"),
     "change a model": ("rehearse", "suggest", "migrate", "stores"),

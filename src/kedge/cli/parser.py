@@ -15,7 +15,7 @@ from kedge.cli.change_model import migrate, rehearse, stores, suggest
 from kedge.cli.completion import add_completion
 from kedge.cli.exit_codes import EXIT_CODES
 from kedge.cli.files import convert, encode
-from kedge.cli.find import check, demo, discover, reproduce
+from kedge.cli.find import check, demo, discover, reproduce, unite
 from kedge.cli.look import compare, evaluate, explore, info, plot, report
 from kedge.cli.main import fail
 from kedge.cli.use import export, lexicon, pairs, project, search, serve, stitch, translate
@@ -23,7 +23,7 @@ from kedge.cli.watch import audit, canary, drift
 from kedge.errors import did_you_mean
 
 GROUPS: dict[str, tuple[ModuleType, ...]] = {
-    "find pairs and a map": (demo, check, discover, reproduce),
+    "find pairs and a map": (demo, check, discover, unite, reproduce),
     "look at a run": (report, explore, evaluate, compare, info, plot),
     "use a run": (search, lexicon, pairs, translate, project, stitch, export, serve),
     "change a model": (rehearse, suggest, migrate, stores),

@@ -14,13 +14,12 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from kedge.estimators.devices import MAX_AXES, Loaded, load_space, resolve_device, to_numpy
-from kedge.estimators.findings import Findings, learn_findings
+from kedge.estimators.findings import Findings, learn_findings, learn_query_translation
 from kedge.estimators.fit_inputs import FitInputs, check_parameters, gather_inputs
 from kedge.estimators.fitted import FittedDiscovery
 from kedge.estimators.inputs import RandomState, as_random_state
 from kedge.estimators.pair_inputs import PairsLike
 from kedge.estimators.persistence import contents_of, settings_of
-from kedge.estimators.query_fitting import translation_of_queries
 from kedge.judging.judge import Judgement, LabelFreeJudge
 from kedge.matching import DEFAULT_BUDGET, Precision, Problem, exact_is_quick, using_precision
 from kedge.models.anchors import AnchorChoice, choose_anchors
@@ -261,7 +260,8 @@ class AnchorDiscovery(FittedDiscovery):
         self._name(given.x, given.y)
         self.queries_ = None
         if given.queries is not None:
-            self.queries_ = translation_of_queries(self, given.x, given.y, given.queries)
+            step, pairs = self.translator().steps[0], self.linked_pairs().rows
+            self.queries_ = learn_query_translation(step, given.queries, given.x, given.y, pairs, centered=self.center)
         self.provenance_ = {}
         self._spaces = (given.x, given.y)
         return self

@@ -29,10 +29,13 @@ from kedge.models.cross_fitting import cross_fitted
 from kedge.models.maps.choosing import ENOUGH_KNOWN, Centers, ChosenMap, choose_map
 from kedge.models.pair_fitting import fit_model, known_and_found, pair_moments
 from kedge.models.pair_model import PairModel
+from kedge.models.query_map import QueryTranslation, choose_query_translation
 from kedge.models.soft_pairs import soft_cross
+from kedge.models.translator import TranslationStep
 from kedge.solving.alignment import Alignment
 from kedge.solving.finishing import PAIRS_PER_DIM
 from kedge.solving.steps import Log
+from kedge.spaces import Embeddings
 
 _FOLDS = 5
 # Of so many rows of either space soft pairs are taken.
@@ -232,3 +235,21 @@ def _held_out_rank(problem: Problem, rows_x: Tensor, rows_y: Tensor, known: int)
         similarity = queries @ targets.T
         ranks.append((similarity > similarity.gather(1, tested[:, None])).sum(dim=1) + 1)
     return float((1 / torch.cat(ranks).double()).mean())
+
+
+def learn_query_translation(
+    step: TranslationStep,
+    queries: Embeddings,
+    x: Embeddings,
+    y: Embeddings,
+    pairs: NDArray[np.int64],
+    *,
+    centered: bool,
+) -> QueryTranslation:
+    """How queries (q, dx) are translated, tried on pairs (p, 2) of rows, beside the step that translates rows of X."""
+    tried = np.unique(pairs, axis=0)
+    rows = (queries.vectors, x.vectors[tried[:, 0]], y.vectors[tried[:, 1]])
+    # Copies: a memory map may be read-only, and of half precision.
+    return choose_query_translation(
+        step, *(torch.from_numpy(np.array(some, dtype=np.float32)) for some in rows), centered=centered
+    )

@@ -9,6 +9,7 @@ from kedge.report.figures.drawing import FIGURES, draw_confidence, draw_converge
 from kedge.report.figures.saving import FORMATS, require_figure_target, require_matplotlib, save_figure
 from kedge.report.live.explorer import Explorer
 from kedge.report.live.server import LOOPBACK, serve
+from kedge.report.page.common_page import write_common_page
 from kedge.report.page.comparison_page import write_comparison
 from kedge.report.page.gold_section import GoldComparison
 from kedge.report.page.rendering import require_page_target, require_plotly
@@ -43,6 +44,7 @@ __all__ = [
     "serve",
     "shared_columns",
     "write_atlas",
+    "write_common_page",
     "write_comparison",
     "write_report",
 ]

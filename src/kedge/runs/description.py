@@ -16,6 +16,9 @@ FORMAT = 6
 """Of run folders."""
 
 NAME = "run.json"
+COMMON = "common space"
+"""The kind of run that `kedge unite` writes; those of two spaces have none."""
+
 # What `kedge info` says of the settings, in any run.
 _NEEDED = ("method", "random_state")
 
@@ -116,8 +119,13 @@ def holds_run(folder: Path) -> bool:
     return (folder / NAME).is_file()
 
 
-def read_description(folder: Path) -> tuple[dict[str, Any], RunDescription]:
-    """The contents of `run.json`, and the same as values, all that is used of it checked."""
+def holds_common_space(folder: Path) -> bool:
+    """Whether the folder holds a run of many spaces, as `kedge unite` writes it."""
+    return holds_run(folder) and read_json(folder).get("kind") == COMMON
+
+
+def read_json(folder: Path) -> dict[str, Any]:
+    """The contents of `run.json`, of this version's format."""
     if not folder.is_dir():
         raise InputError(f"{folder}: {'is a file, not a run folder' if folder.exists() else 'no such run folder'}")
     if not holds_run(folder):
@@ -132,7 +140,18 @@ def read_description(folder: Path) -> tuple[dict[str, Any], RunDescription]:
             f"{path}: format {FORMAT} is needed, and another version of kedge wrote something else; run `kedge "
             "discover` again with the same files and --random-state, which finds the same"
         )
-    return run, describe(run, f"{path}:")
+    return run
+
+
+def read_description(folder: Path) -> tuple[dict[str, Any], RunDescription]:
+    """The contents of `run.json`, and the same as values, all that is used of it checked."""
+    run = read_json(folder)
+    if run.get("kind") == COMMON:
+        raise InputError(
+            f"{folder}: holds a common space of many (`kedge unite`), and a run of two spaces is needed here; such a "
+            "run can be used by info, report, translate, project and search, and in Python by kedge.CommonSpace.load"
+        )
+    return run, describe(run, f"{folder / NAME}:")
 
 
 def describe(run: Mapping[str, Any], where: str) -> RunDescription:

@@ -39,6 +39,11 @@ MAX_CORRELATION = 0.99
 
 _ANCHORS, _MATCH, _MODEL = "anchors.safetensors", "match.safetensors", "model.safetensors"
 _FILES = {NAME, SUMS, *HEADERS, _ANCHORS, MAPS, _MATCH, _MODEL}
+RUN_FILES = frozenset(_FILES - {SUMS})
+"""All files of a run but the checksums."""
+
+# What a run of many spaces has besides; either kind may take the place of the other.
+_FILES_OF_MANY = {"groups.tsv", "common.safetensors"}
 Arrays = dict[str, NDArray[Any]]
 
 
@@ -70,7 +75,7 @@ def check_target(folder: Path, *, overwrite: bool) -> None:
         raise InputError(f"{folder}: the folder is not empty and holds no run; choose another name")
     if not overwrite:
         raise InputError(f"{folder}: already holds a run; choose another name or ask to overwrite it")
-    foreign = sorted({path.name for path in folder.iterdir()} - _FILES)
+    foreign = sorted({path.name for path in folder.iterdir()} - _FILES - _FILES_OF_MANY)
     if foreign:
         raise InputError(
             f"{folder}: also holds {foreign[0]!r}, which is no part of a run; move it or choose another name"
@@ -128,7 +133,7 @@ def read_translation(folder: Path) -> tuple[RunDescription, Arrays, dict[str, Ma
     return run, centers, _read_maps(folder, run)
 
 
-def changed_files(folder: Path, files: Collection[str] = frozenset(_FILES - {SUMS})) -> dict[str, str]:
+def changed_files(folder: Path, files: Collection[str] = RUN_FILES) -> dict[str, str]:
     """Of these files of a run folder those that are not what was written, and what is the matter with each."""
     path = folder / SUMS
     try:

@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from kedge.errors import InputError
-from kedge.estimators import AnchorDiscovery
 from kedge.matching import top_k
+from kedge.models.side import Side
 from kedge.spaces.conversion import SpaceLike, as_space
 from kedge.spaces.embeddings import Key
 from kedge.tasks.row_transforms import transform_rows
 
 # The last shared coordinates hold what a row loses whatever it is compared with; the others have a direction.
 _PER_ROW = 2
+
+
+class HasSides(Protocol):
+    """A fitted `AnchorDiscovery`, or two members of a `CommonSpace`."""
+
+    @property
+    def x_(self) -> Side:
+        """The side that queries are of."""
+
+    @property
+    def y_(self) -> Side:
+        """The side that is searched."""
 
 
 class Neighbour(NamedTuple):
@@ -40,7 +52,7 @@ class Ranked(NamedTuple):
 
 
 def search(
-    discovery: AnchorDiscovery, x: SpaceLike, y: SpaceLike, keys: Sequence[Key], k: int = 5
+    discovery: HasSides, x: SpaceLike, y: SpaceLike, keys: Sequence[Key], k: int = 5
 ) -> dict[Key, list[Neighbour]]:
     """The k rows of Y that are likeliest one item with each key of X, likeliest first.
 

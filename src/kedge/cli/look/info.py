@@ -33,8 +33,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Describe and print."""
     from kedge.cli.output import print_json, print_line
     from kedge.errors import InputError
-    from kedge.runs.description import read_description
-    from kedge.runs.folder import changed_files
+    from kedge.many.common_run import FILES, read_common_description
+    from kedge.runs.description import holds_common_space, read_description
+    from kedge.runs.folder import RUN_FILES, changed_files
     from kedge.spaces import read_embeddings
     from kedge.spaces.files import files_read
     from kedge.spaces.formats.dataset_folder import is_dataset
@@ -42,10 +43,14 @@ def run(arguments: argparse.Namespace) -> int:
     if isinstance(arguments.path, Path) and not any(path.exists() for path in files_read(arguments.path)):
         raise InputError(f"{arguments.path}: no such file or folder")
     if isinstance(arguments.path, Path) and arguments.path.is_dir() and not is_dataset(arguments.path):
-        described, _ = read_description(arguments.path)
-        shown = _run_lines(described)
+        if holds_common_space(arguments.path):
+            described, files = read_common_description(arguments.path), FILES
+            shown = _common_lines(described)
+        else:
+            described, files = read_description(arguments.path)[0], RUN_FILES
+            shown = _run_lines(described)
         if arguments.verify:
-            faults = changed_files(arguments.path)
+            faults = changed_files(arguments.path, files)
             if faults:
                 listed = "; ".join(f"{name} {fault}" for name, fault in faults.items())
                 raise InputError(f"{arguments.path}: {listed}; run the discovery again, or restore the files")
@@ -113,3 +118,23 @@ def _run_lines(described: dict[str, Any]) -> list[tuple[str, str]]:
         ("in both", str(health.overlap)),
         *((f"{use}, advice", answer.advice) for use, answer in health.answers.items()),
     ]
+
+
+def _common_lines(described: dict[str, Any]) -> list[tuple[str, str]]:
+    """Of a run of many spaces."""
+    health, sizes = described["health"], described["sizes"]
+    lines = [("run by", f"kedge {described['kedge']}, random state {described['settings']['random_state']}")]
+    for member in described["members"]:
+        lines.append(("space", f"{member['name']}: {member['rows']} rows, {member['dimensions']} dimensions"))
+    lines.append(("found", f"{sizes['groups_of_many']} groups of two rows or more; {sizes['factors']} common factors"))
+    for name in ("map", "pairs"):
+        lines.append((name, f"{health[name]['verdict']}: {health[name]['reason']}"))
+    for one in health["each"]:
+        answers = f"map {one['map']['verdict']}, pairs {one['pairs']['verdict']}, {one['how']}"
+        lines.append(("pair", f"{one['first']}, {one['second']}: {answers}"))
+    for loop in health["loops"]:
+        back = f"{100 * loop['back']:.0f} % of the rows come back, {100 * loop['chance']:.1f} % would by chance"
+        closed = {True: "closed", False: "NOT CLOSED", None: "too few sure rows to say"}[loop["closed"]]
+        lines.append(("loop", f"{', '.join(loop['spaces'])}: {closed}; {back}"))
+    lines += [("left out", f"{name}: {reason}") for name, reason in health["left_out"].items()]
+    return lines

@@ -15,6 +15,7 @@ from kedge.cli.arguments import (
     add_run,
     add_spaces,
     probability,
+    space_name,
 )
 from kedge.cli.page_options import add_labels, add_page, compare_with_gold, read_labels, read_row_texts
 from kedge.cli.true_pairs import add_gold, add_known, describe_pairs, read_known
@@ -30,6 +31,7 @@ def add_parser(commands: Any) -> None:
         "Write a run as one HTML page: the verdict, both spaces, search, pairs, and how sure they are.",
         """  kedge report RUN x.vec y.vec
   kedge report RUN en.vec fr.vec --gold dictionary.tsv -o report.html
+  kedge report COMMON a.npz b.npz c.npz             all members of a run by `kedge unite`
   kedge report RUN new.npy old.npy --known keys     with a rehearsal: what searches would lose
   kedge report RUN a.npz b.npz --labels labels.tsv --layout tsne     points coloured by label, laid out by t-SNE too
 
@@ -37,6 +39,9 @@ The page needs no network and no other file.""",
     )
     add_run(parser)
     add_spaces(parser)
+    parser.add_argument(
+        "more", metavar="Z", type=space_name, nargs="*", help="further members, of a run by `kedge unite`"
+    )
     add_page(parser, "-o", "--out", default=Path("report.html"))
     add_overwrite(parser)
     add_gold(parser, required=False)
@@ -60,8 +65,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Load, compare if there is something to compare with, write."""
     from kedge.cli.output import note, print_json, print_page
     from kedge.cli.output_files import require_free
+    from kedge.errors import InputError
     from kedge.estimators import load
     from kedge.report import require_layout, require_page_target, write_report
+    from kedge.runs.description import holds_common_space
     from kedge.spaces import read_embeddings
     from kedge.tasks import rehearse
 
@@ -69,6 +76,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.layout:
         require_layout()
     require_free(arguments)
+    if holds_common_space(arguments.run_folder):
+        return _report_common(arguments)
+    if arguments.more:
+        raise InputError(f"{arguments.more[0]}: {arguments.run_folder} is a run of two spaces; omit it")
     discovery = load(arguments.run_folder)
     if arguments.min_confidence is not None:
         discovery = discovery.with_min_confidence(arguments.min_confidence)
@@ -95,6 +106,39 @@ def run(arguments: argparse.Namespace) -> int:
         print_json(
             {"out": str(arguments.out)} | {use: answer.verdict for use, answer in discovery.health_.answers.items()}
         )
+    else:
+        print_page(arguments.out)
+    return 0
+
+
+def _report_common(arguments: argparse.Namespace) -> int:
+    """Write the page of a run of many spaces; its members are known by their vectors, in any order."""
+    from kedge.cli.output import print_json, print_page
+    from kedge.errors import InputError
+    from kedge.many.common_space import CommonSpace
+    from kedge.report import write_common_page
+    from kedge.spaces import read_embeddings
+    from kedge.storage.checksum import matrix_checksum
+
+    for option in ("gold", "known", "labels", "layout"):
+        if getattr(arguments, option, None):
+            raise InputError(f"--{option}: the page of a run of many spaces has none; omit it")
+    common = CommonSpace.load(arguments.run_folder)
+    name_of = {member.checksum: member.name for member in common.members_.values()}
+    spaces = {}
+    for path in (arguments.x, arguments.y, *arguments.more):
+        space = read_embeddings(path, limit=arguments.limit)
+        name = name_of.get(matrix_checksum(space.vectors))
+        if name is None:
+            raise InputError(f"{path}: is no member of {arguments.run_folder} as it was when the run was made")
+        spaces[name] = space
+    missing = [name for name in common.members_ if name not in spaces]
+    if missing:
+        raise InputError(f"{arguments.run_folder}: the page needs all of its members; also give that of {missing[0]}")
+    write_common_page(arguments.out, common, spaces)
+    if arguments.json:
+        health = common.health_
+        print_json({"out": str(arguments.out), "map": health.map.verdict, "pairs": health.pairs.verdict})
     else:
         print_page(arguments.out)
     return 0

@@ -19,18 +19,21 @@ def add_parser(commands: Any) -> None:
         """  kedge project RUN X x.vec -o x-relative.npz
   kedge project RUN Y new-rows.npy -o y-relative.safetensors --snapped
   kedge project RUN Y y.vec -o y-shared.npz --coordinates shared
+  kedge project RUN bge documents.npy -o in-common.npz                of a run by `kedge unite`
+  kedge project RUN minilm queries.npy -o q-in-common.npz --query     queries of any space, for all documents
 
 relative:  cosines to the anchors, one each; compare them by cosine
 shared:    for search in either direction, the best that the run knows; the inner product of a row of X and one of Y is
-           the log of how much likelier they are one item than two: index them by inner product, not by cosine""",
+           the log of how much likelier they are one item than two: index them by inner product, not by cosine
+common:    what a run by `kedge unite` has instead, to be compared in the same way between queries (--query) of any
+           space and documents of any""",
     )
     add_run(parser)
-    parser.add_argument("side", choices=("X", "Y"), help="which space the vectors belong to")
+    parser.add_argument("side", metavar="SPACE", help="which space the vectors belong to: X or Y; or a name")
     parser.add_argument("file", metavar="FILE", type=space_name, help=f"vectors: {FORMATS}")
     add_output(parser)
-    parser.add_argument(
-        "--coordinates", choices=("relative", "shared"), default="relative", help="which coordinates (relative)"
-    )
+    parser.add_argument("--coordinates", choices=("relative", "shared"), help="which coordinates (relative)")
+    parser.add_argument("--query", action="store_true", help="of a run by `kedge unite`: vectors to search with")
     parser.add_argument("--snapped", action="store_true", help="relative to snapped instead of free anchors")
     add_limit(parser)
 
@@ -40,8 +43,16 @@ def run(arguments: argparse.Namespace) -> int:
     from kedge.cli.output_files import require_free_space, write_derived
     from kedge.errors import InputError
     from kedge.estimators import load
+    from kedge.runs.description import holds_common_space
     from kedge.spaces import read_embeddings
 
+    if holds_common_space(arguments.run_folder):
+        return _project_into_common(arguments)
+    if arguments.side not in ("X", "Y"):
+        raise InputError(f"{arguments.side}: {arguments.run_folder} is a run of two spaces; give X or Y")
+    if arguments.query:
+        raise InputError(f"--query: {arguments.run_folder} is a run of two spaces; omit it")
+    arguments.coordinates = arguments.coordinates or "relative"
     if arguments.snapped and arguments.coordinates != "relative":
         raise InputError("--snapped: shared coordinates use no anchors; omit it, or use --coordinates relative")
     require_free_space(arguments)
@@ -54,3 +65,20 @@ def run(arguments: argparse.Namespace) -> int:
         transform = discovery.x_.relative if of_x else discovery.y_.relative
         vectors = transform(space, anchors="snapped" if arguments.snapped else "free")
     return write_derived(arguments, space, vectors, f"{arguments.coordinates} coordinates")
+
+
+def _project_into_common(arguments: argparse.Namespace) -> int:
+    """Write the common coordinates of a run of many spaces."""
+    from kedge.cli.output_files import require_free_space, write_derived
+    from kedge.errors import InputError
+    from kedge.many.common_space import CommonSpace
+    from kedge.spaces import read_embeddings
+
+    if arguments.coordinates or arguments.snapped:
+        option = "--coordinates" if arguments.coordinates else "--snapped"
+        raise InputError(f"{option}: a run of many spaces has common coordinates only; omit it")
+    require_free_space(arguments)
+    common = CommonSpace.load(arguments.run_folder)
+    space = read_embeddings(arguments.file, limit=arguments.limit)
+    vectors = common.project(space, space=arguments.side, query=arguments.query)
+    return write_derived(arguments, space, vectors, "common coordinates")

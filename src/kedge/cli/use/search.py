@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from kedge.cli.arguments import add_command, add_limit, add_run, add_spaces, positive
+from kedge.cli.use.ends import add_ends, refuse_ends, required_ends
 
 
 def add_parser(commands: Any) -> None:
@@ -18,6 +19,7 @@ def add_parser(commands: Any) -> None:
         "Show the rows of Y that are likeliest the same item as keys of X.",
         """  kedge search RUN x.vec y.vec cat dog
   kedge search RUN x.vec y.vec cat -k 10 --json
+  kedge search RUN bge.npz minilm.npz cat --from bge --to minilm      of a run by `kedge unite`
 
 They are ranked by the log likelihood ratio of two vectors being one item, the best that the run knows. The figure
 beside a key is a cosine, from -1 to 1: nearly the same order, and easier to read. --json has both.""",
@@ -26,6 +28,7 @@ beside a key is a cosine, from -1 to 1: nearly the same order, and easier to rea
     add_spaces(parser)
     parser.add_argument("keys", metavar="WORD", nargs="+", help="keys of X")
     parser.add_argument("-k", type=positive, default=5, help="how many neighbours (5)")
+    add_ends(parser)
     add_limit(parser)
 
 
@@ -33,10 +36,18 @@ def run(arguments: argparse.Namespace) -> int:
     """Look the keys up and print their neighbours."""
     from kedge.cli.output import print_json, print_line
     from kedge.estimators import load
+    from kedge.many.common_space import CommonSpace
+    from kedge.runs.description import holds_common_space
     from kedge.spaces import read_embeddings
     from kedge.tasks import search
+    from kedge.tasks.key_search import HasSides
 
-    discovery = load(arguments.run_folder)
+    discovery: HasSides
+    if holds_common_space(arguments.run_folder):
+        discovery = CommonSpace.load(arguments.run_folder).between(*required_ends(arguments))
+    else:
+        refuse_ends(arguments)
+        discovery = load(arguments.run_folder)
     x = read_embeddings(arguments.x, limit=arguments.limit)
     y = read_embeddings(arguments.y, limit=arguments.limit)
     found = search(discovery, x, y, arguments.keys, arguments.k)

@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from kedge.cli.arguments import FORMATS, add_command, add_limit, add_output, add_run, space_name
+from kedge.cli.use.ends import add_ends, refuse_ends, required_ends
 
 if TYPE_CHECKING:
     from kedge.estimators import AnchorDiscovery
@@ -26,6 +27,7 @@ def add_parser(commands: Any) -> None:
   kedge translate RUN queries.npy -o queries-in-y.npy --scale raw    for an index of Y by distance
   kedge translate RUN queries.npy -o queries-in-y.npy --kind query   as the run translates queries
   kedge translate RUN y-queries.npy -o queries-in-x.npy --back       from Y to X
+  kedge translate RUN q.npy --from bge --to minilm -o out.npy        of a run by `kedge unite`
 
 --scale unit is for an index that compares by cosine, or by inner product over vectors of unit length.
 --scale raw is for an index that compares by distance (L2) over vectors as they are.
@@ -35,6 +37,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("file", metavar="FILE", type=space_name, help=f"vectors of X, with --back of Y: {FORMATS}")
     add_output(parser)
     add_direction_and_scale(parser)
+    add_ends(parser)
     add_limit(parser)
 
 
@@ -56,9 +59,18 @@ def run(arguments: argparse.Namespace) -> int:
     """Translate and write."""
     from kedge.cli.output_files import require_free_space, write_derived
     from kedge.estimators import load
+    from kedge.many.common_space import CommonSpace
+    from kedge.runs.description import holds_common_space
     from kedge.spaces import read_embeddings
 
     require_free_space(arguments)
+    if holds_common_space(arguments.run_folder):
+        source, target = required_ends(arguments)
+        common = CommonSpace.load(arguments.run_folder)
+        space = read_embeddings(arguments.file, limit=arguments.limit)
+        vectors = common.translate(space, source=source, target=target, scale=arguments.scale)
+        return write_derived(arguments, space, vectors, f"vectors of {source} translated into {target}")
+    refuse_ends(arguments)
     discovery = load(arguments.run_folder)
     space = read_embeddings(arguments.file, limit=arguments.limit)
     vectors = discovery.translate(space, back=arguments.back, scale=arguments.scale, kind=arguments.kind)

@@ -1,0 +1,207 @@
+"""`kedge unite`: one common space for many, with the rows of every item."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kedge.cli.arguments import (
+    FORMATS,
+    add_command,
+    add_device,
+    add_limit,
+    add_overwrite,
+    add_random_state,
+    probability,
+    space_name,
+)
+from kedge.cli.exit_codes import EXIT_NOT_PASSED
+
+if TYPE_CHECKING:
+    from kedge.many.common_space import CommonSpace
+    from kedge.spaces import Embeddings
+    from kedge.spaces.stores import Address
+
+_NAMED = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)=(.+)")
+_GROUPS_SHOWN = 5
+
+
+class NamedSpace(NamedTuple):
+    """A file or store, and what it is called in the run."""
+
+    name: str
+    place: Path | Address
+
+
+def add_parser(commands: Any) -> None:
+    """Describe the command."""
+    parser = add_command(
+        commands,
+        "unite",
+        run,
+        "find one common space for three spaces or more",
+        "Find one common space for many: a map into it and back for each, and the rows of every item in all of them.",
+        """  kedge unite minilm.npz bge.npz me5.npz -o RUN
+  kedge unite minilm.npz bge.npz me5.npz --seeds tuples.tsv -o RUN
+  kedge unite new=gte.npz minilm.npz bge.npz --add RUN -o RUN2     gte joins; minilm and bge stay where they are
+  kedge translate RUN queries.npy --from minilm --to bge -o queries-in-bge.npy
+
+A space is called by its file's name without the suffix, or as NAME=FILE says.
+The seeds are a table (.tsv, .csv) whose first line names spaces, one column each; a field is empty where a key is not
+known. RUN gets groups.tsv (for every item its keys, and how probable it is that they are one item), unmatched.tsv,
+run.json and the maps as .safetensors. A space that does not belong is named, and left out.
+Exit code 3: RUN is written, but the map is not ok, or a space was left out.""",
+    )
+    parser.usage = "kedge unite A B C ... [--seeds FILE] -o RUN [options]"
+    parser.add_argument(
+        "spaces", metavar="SPACE", type=named_space, nargs="+", help=f"{FORMATS}; or a store (`kedge stores`)"
+    )
+    parser.add_argument("--seeds", metavar="FILE", type=Path, help="what is known, one column per space")
+    parser.add_argument("-o", "--out", metavar="RUN", type=Path, required=True, help="folder to write")
+    parser.add_argument(
+        "--add",
+        metavar="OLD",
+        type=Path,
+        help="let spaces join that the run OLD does not have; give one of its own or more with them",
+    )
+    parser.add_argument(
+        "--min-confidence",
+        metavar="P",
+        type=probability,
+        default=0.5,
+        help="rows become one group if they are at least so probably one item (0.5)",
+    )
+    parser.add_argument(
+        "--disjoint", action="store_true", help="the spaces have no item in common but the seeds: look for no groups"
+    )
+    parser.add_argument("--ignore-verdict", action="store_true", help="exit with 0 whatever the verdicts are")
+    add_limit(parser)
+    add_random_state(parser)
+    add_device(parser)
+    add_overwrite(parser)
+
+
+def named_space(text: str) -> NamedSpace:
+    """NAME=FILE, or a file that gives its own name."""
+    found = _NAMED.fullmatch(text)
+    place = space_name(found[2] if found else text)
+    if found:
+        return NamedSpace(found[1], place)
+    if isinstance(place, Path):
+        return NamedSpace(place.name.split(".")[0], place)
+    raise argparse.ArgumentTypeError(f"{place}: a store has no name of its own; give NAME={place}")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Read, unite, write, and print how it went."""
+    from kedge.cli.output_files import require_free
+    from kedge.runs.folder import check_target
+    from kedge.spaces.lock import FolderLock
+
+    check_target(arguments.out, overwrite=True)
+    require_free(arguments)
+    with FolderLock(arguments.out):
+        return _run(arguments)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from kedge.cli.find.provenance import describe_machine, read_described
+    from kedge.cli.output import note
+    from kedge.cli.progress import progress_bar
+    from kedge.errors import InputError
+    from kedge.many.common_space import CommonSpace
+    from kedge.many.seed_tuples import read_seed_tuples
+    from kedge.spaces import read_embeddings
+
+    began = time.perf_counter()
+    spaces: dict[str, Embeddings] = {}
+    described: dict[str, Any] = {}
+    for name, place in arguments.spaces:
+        if name in spaces:
+            raise InputError(f"{place}: a space is called {name!r} already; give this one as NAME={place}")
+        spaces[name], described[name] = read_described(place, partial(read_embeddings, place, limit=arguments.limit))
+    if len(spaces) < 2:
+        raise InputError(f"{arguments.spaces[0].place}: one space is alone; give at least two")
+    seeds = None
+    if arguments.seeds:
+        seeds, described["seeds"] = read_described(arguments.seeds, lambda: read_seed_tuples(arguments.seeds, spaces))
+    note(
+        ", ".join(f"{name}: {len(space)} x {space.dim}" for name, space in spaces.items())
+        + f", {0 if seeds is None else len(seeds) or 'no'} seeds"
+    )
+    with progress_bar() as on_step:
+        options = {"on_step": on_step, "on_pair": _note_pair, "device": arguments.device}
+        if arguments.add:
+            common = CommonSpace.load(arguments.add).set_params(**options).add(spaces, seeds)
+        else:
+            common = CommonSpace(
+                disjoint=arguments.disjoint,
+                min_confidence=arguments.min_confidence,
+                random_state=arguments.random_state,
+                **options,
+            ).fit(spaces, seeds)
+    seconds = time.perf_counter() - began
+    extra = {
+        "inputs": common.provenance_.get("inputs", {}) | described,
+        "limit": arguments.limit,
+        "timings": {"seconds": round(seconds, 3)},
+        "machine": describe_machine(arguments.device),
+    }
+    common.save(arguments.out, overwrite=arguments.overwrite, extra=extra)
+    _print(common, arguments, seconds)
+    wrong = common.health_.map.verdict != "ok" or any(name in common.health_.left_out for name in spaces)
+    return EXIT_NOT_PASSED if wrong and not arguments.ignore_verdict else 0
+
+
+def _note_pair(first: str, second: str, verdict: str) -> None:
+    from kedge.cli.output import note
+
+    note(f"{first} and {second}: {verdict}")
+
+
+def _print(common: CommonSpace, arguments: argparse.Namespace, seconds: float) -> None:
+    """What came of it, for people or as JSON."""
+    from kedge.cli.output import print_json, print_line, print_table, warn
+
+    health = common.health_
+    many = int(((common.groups_ >= 0).sum(axis=1) > 1).sum())
+    if arguments.json:
+        print_json(
+            {
+                "run": str(arguments.out),
+                "members": list(common.members_),
+                "health": health,
+                "groups": many,
+                "seconds": round(seconds, 2),
+            }
+        )
+    else:
+        for begin, answer in (("Map", health.map), ("Groups", health.pairs)):
+            print_line(f"{begin}: {answer.verdict.upper()} ({answer.score:.2f}): {answer.reason}")
+        print_table(
+            ("pair", "map", "pairs", "recognised", "comes back", "how"),
+            [
+                (
+                    f"{one.first}, {one.second}",
+                    one.map.verdict,
+                    one.pairs.verdict,
+                    f"{one.recognised:.2f}",
+                    "" if one.closure is None else f"{one.closure:.2f}",
+                    one.how,
+                )
+                for one in health.each
+            ],
+        )
+        print_line(f"{many} groups of two rows or more in {arguments.out}")
+        for keys, sure in list(zip(common.group_keys_, common.group_probability_, strict=True))[
+            : min(many, _GROUPS_SHOWN)
+        ]:
+            print_line(f"  {' = '.join(str(key) for key in keys if key is not None)}  ({sure:.2f})")
+    for name, reason in health.left_out.items():
+        warn(f"{name} is left out: {reason}")
+    if health.map.verdict != "ok":
+        warn(f"the map is {health.map.verdict}: do not rely on it. {health.map.advice}")

@@ -1,0 +1,39 @@
+"""Which two spaces of a common space a command is about: `--from` and `--to`."""
+
+from __future__ import annotations
+
+import argparse
+
+
+def add_ends(parser: argparse.ArgumentParser) -> None:
+    """The two options."""
+    parser.add_argument(
+        "--from", dest="source", metavar="NAME", help="of a run by `kedge unite`: the space to begin with"
+    )
+    parser.add_argument("--to", dest="target", metavar="NAME", help="of a run by `kedge unite`: the space to end in")
+
+
+def required_ends(arguments: argparse.Namespace) -> tuple[str, str]:
+    """Both names, which a run of many spaces needs."""
+    from kedge.errors import InputError
+
+    if getattr(arguments, "back", False):
+        raise InputError(
+            "--back: a run of many spaces has no X and Y; name them the other way round by --from and --to"
+        )
+    if arguments.source is None or arguments.target is None:
+        raise InputError(
+            f"{arguments.run_folder}: is a run of many spaces; name two of them by --from and --to (`kedge info` lists "
+            "them)"
+        )
+    return arguments.source, arguments.target
+
+
+def refuse_ends(arguments: argparse.Namespace) -> None:
+    """A run of two spaces has no names to choose from."""
+    from kedge.errors import InputError
+
+    for option in ("source", "target"):
+        if getattr(arguments, option) is not None:
+            name = {"source": "--from", "target": "--to"}[option]
+            raise InputError(f"{name}: {arguments.run_folder} is a run of two spaces, from X to Y; omit it")

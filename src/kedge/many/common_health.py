@@ -1,0 +1,161 @@
+"""The answers about a common space: for every pair of spaces, for every loop, and for the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from kedge.judging.health import OK, UNCERTAIN, Answer, verdict_of
+from kedge.judging.judge import RECOGNISED_SCALE
+from kedge.judging.recognition import Recognition
+from kedge.many.numerics.loops import CLOSED, Loop, closures
+from kedge.many.uniting import Union
+from kedge.storage.schema import Count, Share, restore
+
+
+@dataclass(frozen=True)
+class PairHealth:
+    """Of two spaces, by name: is the map right, and are the pairs right?
+
+    `how` says how they were aligned; `recognised` is about the share of rows that recognise their counterpart in common
+    coordinates, `closure` the mean share of rows that come back over the loops with these two (None without a loop).
+    """
+
+    first: str
+    second: str
+    how: Literal["alone", "through neighbours", "not run"]
+    map: Answer
+    pairs: Answer
+    recognised: Share
+    closure: Share | None
+
+
+@dataclass(frozen=True)
+class LoopHealth:
+    """Of three spaces, by name: the share of rows that come back, and what chance would bring back.
+
+    Of the `chains`, rows whose partners are all sure, `kept` is the share that comes back, and `closed` whether that is
+    enough; None where chains are too few to say.
+    """
+
+    spaces: tuple[str, ...]
+    back: Share
+    chance: Share
+    chains: Count
+    kept: Share
+    closed: bool | None
+
+
+@dataclass(frozen=True)
+class CommonHealth:
+    """All answers: those of the `whole`, of the pairs and of the loops; `left_out` says why a space does not belong."""
+
+    map: Answer
+    pairs: Answer
+    each: tuple[PairHealth, ...]
+    loops: tuple[LoopHealth, ...]
+    left_out: dict[str, str]
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any], where: str) -> CommonHealth:
+        """From what `asdict` made of one; anything else is an `InputError`."""
+        health: CommonHealth = restore(CommonHealth, stored, where)
+        return health
+
+
+def judge_union(union: Union, names: Sequence[str]) -> CommonHealth:
+    """The answers about spaces of these names."""
+    closed = closures(union.loops)
+    each = []
+    for s in range(len(names)):
+        for t in range(s + 1, len(names)):
+            recognition = None
+            if s in union.members and t in union.members:
+                recognition = union.recognised.get((union.members.index(s), union.members.index(t)))
+            answers = _pair_answers(union, (s, t), recognition)
+            if answers is not None:
+                how = union.outcomes[s, t].how if (s, t) in union.outcomes else "not run"
+                share = 0.0 if recognition is None else recognition.share
+                each.append(PairHealth(names[s], names[t], how, *answers, share, closed.get((s, t))))
+    loops = tuple(
+        LoopHealth(
+            tuple(names[space] for space in loop.spaces), loop.back, loop.chance, loop.chains, loop.kept, loop.closed
+        )
+        for loop in union.loops
+    )
+    left_out = {names[s]: _why(union, s, names) for s in range(len(names)) if s not in union.members}
+    inside = [one for one in each if not {one.first, one.second} & set(left_out)]
+    whole_map = _whole("map", inside, left_out, _suspicious(union))
+    return CommonHealth(whole_map, _whole("pairs", inside, left_out, ()), tuple(each), loops, left_out)
+
+
+def _pair_answers(union: Union, pair: tuple[int, int], recognition: Recognition | None) -> tuple[Answer, Answer] | None:
+    """Both answers for two spaces; None where nothing is known of them."""
+    found = union.outcomes.get(pair)
+    if found is None and recognition is None:
+        return None
+    share = 0.0 if recognition is None else recognition.share
+    if pair in union.breaking:
+        reason = "It looks right by itself, but no loop over it closes, and all other pairs close theirs."
+        answer = Answer(0.0, "failed", reason, "Check that both spaces are what they are said to be; give seeds.")
+        return answer, answer
+    if found is None:
+        score = min(1.0, RECOGNISED_SCALE * share)
+        reason = f"It was not run by itself; in common coordinates {recognition}."
+        of_map = Answer(score, verdict_of(score), reason, "Run the pair by itself, if much depends on it.")
+    else:
+        of_map = found.judged.answer
+        if found.how == "through neighbours" and of_map.verdict == "ok":
+            reason = f"{of_map.reason} It failed by itself, and was found through the other spaces."
+            of_map = Answer(of_map.score, of_map.verdict, reason, of_map.advice)
+    score = min(RECOGNISED_SCALE * share, of_map.score)
+    reason = f"About {share:.0%} of the rows recognise their counterpart in common coordinates."
+    advice = "Use groups of high probability first, and look at a few of them."
+    return of_map, Answer(score, verdict_of(score), reason, advice)
+
+
+def _suspicious(union: Union) -> tuple[Loop, ...]:
+    """Loops whose three pairs all look right, as they were run by themselves, and that do not close all the same."""
+    found = []
+    for loop in union.loops:
+        s, t, u = loop.spaces
+        sides = ((s, t), (t, u), (s, u))
+        alone = all(union.outcomes[pair].ok and union.outcomes[pair].how == "alone" for pair in sides)
+        if alone and loop.closed is False and not set(sides) & set(union.breaking):
+            found.append(loop)
+    return tuple(found)
+
+
+def _whole(
+    question: Literal["map", "pairs"], each: Sequence[PairHealth], left_out: Mapping[str, str], broken: Sequence[Loop]
+) -> Answer:
+    """Whether all of it is right: as right as the spaces are on average, if the loops close."""
+    if not each:
+        reason = "No two of the spaces could be aligned."
+        return Answer(0.0, "failed", reason, "Give seeds; check that the spaces hold the same kind of things.")
+    answers = [getattr(one, question) for one in each]
+    score = sum(answer.score for answer in answers) / len(answers)
+    failing = [f"{one.first} and {one.second}" for one in each if getattr(one, question).verdict != "ok"]
+    reason = f"{len(each) - len(failing)} of {len(each)} pairs of spaces are ok"
+    if left_out:
+        reason += f"; {', '.join(left_out)} {'is' if len(left_out) == 1 else 'are'} left out"
+    if broken:
+        score = min(score, (OK + UNCERTAIN) / 2)
+        reason += f"; {len(broken)} loops do not close (fewer than {CLOSED:.0%} of the sure rows come back)"
+    advice = "Look at a few groups of high probability."
+    if failing:
+        advice = f"Do not rely on {failing[0]}{' and others' if len(failing) > 1 else ''}: give seeds between them."
+    elif broken:
+        advice = "One of the pairs in these loops is wrong, and nobody can say which: give seeds."
+    return Answer(score, verdict_of(score), f"{reason}.", advice)
+
+
+def _why(union: Union, space: int, names: Sequence[str]) -> str:
+    """Why a space is left out."""
+    tried = {pair: found for pair, found in union.outcomes.items() if space in pair}
+    if any(pair in union.breaking for pair in tried):
+        return "its pairs look right by themselves, but break their loops"
+    others = sorted(names[one] for pair in tried for one in pair if one != space)
+    best = max((found.judged.score for found in tried.values()), default=0.0)
+    return f"no map between it and {', '.join(others)} is ok (best score {best:.2f})"

@@ -1,0 +1,349 @@
+"""`CommonSpace`: three, five or ten spaces in, one common space for all of them out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from kedge.errors import InputError
+from kedge.estimators.devices import Loaded, load_space, resolve_device, to_numpy
+from kedge.estimators.inputs import RandomState, as_random_state
+from kedge.many.common_health import judge_union
+from kedge.many.common_run import CommonContents, read_common_run, write_common_run
+from kedge.many.fitted_common import FittedCommonSpace, Matrix
+from kedge.many.joining import Joined, join
+from kedge.many.member import Member
+from kedge.many.seed_tuples import as_seed_tuples
+from kedge.many.uniting import Union, center_of_space, unite
+from kedge.matching import DEFAULT_BUDGET, exact_is_quick, require_budget
+from kedge.solving.steps import Log, OnStep
+from kedge.spaces import Embeddings
+from kedge.spaces.conversion import SpaceLike, as_space
+from kedge.spaces.embeddings import Key, texts_of
+from kedge.storage.checksum import matrix_checksum
+
+if TYPE_CHECKING:
+    pass
+
+OnPair = Callable[[str, str, str], None]
+"""Called with the names of two spaces that have been aligned, and the verdict."""
+
+
+class CommonSpace(FittedCommonSpace):
+    """One common space for many: a map into it and back for each, and groups of rows that are one item.
+
+    Parameters
+    ----------
+    disjoint : bool
+        The spaces are known to have no item in common but the seeds: no groups are looked for.
+    min_confidence : float
+        Rows are merged into one group if they are at least so probably one item.
+    device : str
+        "auto", "cpu", "cuda" or "cuda:N": where pairs of spaces are run. Groups are made, and spaces join, on the CPU.
+    random_state : int, generator of NumPy or None
+        The same number gives the same answer on the same machine.
+    on_step : callable, optional
+        Called with a `Step` after each step.
+    on_pair : callable, optional
+        Called with two names and a verdict after each pair of spaces.
+
+    Attributes
+    ----------
+    members_ : dict of Member
+        By name, the spaces that belong, in the order in which they were given.
+    groups_ : int array, shape (g, k)
+        For every item its rows in the k members, -1 where it has none; the largest and most probable first. Every row
+        of every member is in one group, alone if it has no counterpart.
+    group_probability_ : float array, shape (g,)
+        That all rows of a group are one item.
+    group_keys_ : list of tuples
+        The keys of the rows, None where there is none.
+    seeds_ : int array, shape (a, k)
+        The seeds as rows of the members, -1 where unknown.
+    health_ : CommonHealth
+        Whether it worked, judged without labels: `health_.map` and `health_.pairs` for the whole, `health_.each` for
+        all pairs of spaces, `health_.loops` for the triangles, and `health_.left_out`, the spaces that do not belong.
+    matches_ : dict of int arrays, shape (n,)
+        By two names, for every row of the first space its best candidate in the second: the row in its group, or where
+        there is none the likeliest. Only after `fit`; it is not kept with a run.
+    random_state_ : int
+    provenance_ : dict
+        Inputs and timings that a loaded run was saved with.
+
+    Examples
+    --------
+    >>> common = kedge.CommonSpace().fit({"minilm": x, "bge": y, "me5": z}, seeds=[("cat", "cat", "chat"), ...])
+    >>> common.translate(vectors, source="bge", target="minilm")
+    >>> common.groups_frame()
+    """
+
+    def __init__(
+        self,
+        *,
+        disjoint: bool = False,
+        min_confidence: float = 0.5,
+        device: str = "auto",
+        random_state: RandomState = 0,
+        on_step: OnStep | None = None,
+        on_pair: OnPair | None = None,
+    ) -> None:
+        self.disjoint = disjoint
+        self.min_confidence = min_confidence
+        self.device = device
+        self.random_state = random_state
+        self.on_step = on_step
+        self.on_pair = on_pair
+
+    # -- fitting ----------------------------------------------------------------------------------
+
+    def fit(self, spaces: Mapping[str, SpaceLike], seeds: Any = None) -> CommonSpace:
+        """Find the common space.
+
+        Parameters
+        ----------
+        spaces : dict of spaces
+            At least two, by name; each in any form that `AnchorDiscovery.fit` takes. They may differ in dimensions, and
+            items may be missing anywhere.
+        seeds : optional
+            What is known to be one item: tuples with a key or row for each space in their order, None where unknown; a
+            DataFrame whose columns are names of spaces; dicts from names to keys; or a dict from two names to pairs,
+            {("minilm", "bge"): [("cat", "chat"), ...]}.
+        """
+        if not 0 <= self.min_confidence <= 1:
+            raise InputError(f"min_confidence must be between 0 and 1, got {self.min_confidence!r}")
+        given = _as_spaces(spaces, minimum=2)
+        known = as_seed_tuples(seeds, given)
+        self.random_state_ = as_random_state(self.random_state)
+        loaded = self._load(given, resolve_device(self.device))
+        names = list(given)
+        union = unite(
+            loaded,
+            torch.from_numpy(known).to(loaded[0].rows.device),
+            self.random_state_,
+            Log(self.on_step),
+            disjoint=self.disjoint,
+            min_confidence=self.min_confidence,
+            on_pair=lambda pair, found: self._report(names[pair[0]], names[pair[1]], found.judged.verdict),
+        )
+        self.health_ = judge_union(union, names)
+        self.members_ = _members(union, given, loaded)
+        self.seeds_ = known[:, list(union.members)]
+        keys_of = [given[name].keys for name in self.members_]
+        self._name(to_numpy(union.groups.rows), to_numpy(union.groups.probability), keys_of)
+        self.matches_ = _matches(union, list(self.members_))
+        self.provenance_ = {}
+        return self
+
+    def add(self, spaces: Mapping[str, SpaceLike], seeds: Any = None) -> CommonSpace:
+        """Let further spaces join without moving the others: what is stored in common coordinates stays valid.
+
+        Parameters
+        ----------
+        spaces : dict of spaces
+            The new ones, and one or more members under their names, as they were fitted: those that they are compared
+            with.
+        seeds : optional
+            As for `fit`, between these spaces.
+
+        Returns
+        -------
+        CommonSpace
+            A new one; `health_` has the answers for the new pairs besides the old ones.
+        """
+        self._check_fitted()
+        given = _as_spaces(spaces, minimum=2)
+        old = [name for name in given if name in self.members_]
+        new = [name for name in given if name not in self.members_]
+        if not old or not new:
+            raise InputError(
+                f"spaces: to join takes at least one member ({', '.join(self.members_)}) and one new space, got "
+                f"{', '.join(given)}"
+            )
+        for name in old:
+            self._require_same(name, given[name])
+        known = as_seed_tuples(seeds, given)
+        joined = self._copy()
+        loaded = dict(zip(given, self._load(given, torch.device("cpu")), strict=True))
+        for name in new:
+            partners = {other: loaded[other] for other in old}
+            columns = [list(given).index(one) for one in (name, *old)]
+            found = join(
+                loaded[name],
+                partners,
+                joined.members_,
+                torch.from_numpy(known[:, columns]),
+                torch.from_numpy(joined.groups_),
+                torch.from_numpy(joined.group_probability_),
+                self.random_state_,
+                Log(self.on_step),
+                min_confidence=self.min_confidence,
+                disjoint=self.disjoint,
+                name=name,
+            )
+            for pair in found.each:
+                self._report(pair.first, pair.second, pair.map.verdict)
+            joined._take_in(name, given[name], found)
+        return joined
+
+    def without(self, name: str) -> CommonSpace:
+        """The same without one of its members; the others stay where they are."""
+        self._member(name)
+        if len(self.members_) < 3:
+            raise InputError(f"{name}: a common space needs two members, and has {len(self.members_)}")
+        left = self._copy()
+        place = list(self.members_).index(name)
+        del left.members_[name]
+        kept = [number for number in range(len(self.members_)) if number != place]
+        keys_of = self._keys_by_row()
+        inside = (self.groups_[:, kept] >= 0).any(axis=1)
+        left._name(self.groups_[inside][:, kept], self.group_probability_[inside], [keys_of[one] for one in kept])
+        left.seeds_ = self.seeds_[:, kept]
+        left.health_ = replace(
+            self.health_,
+            each=tuple(pair for pair in self.health_.each if name not in (pair.first, pair.second)),
+            loops=tuple(loop for loop in self.health_.loops if name not in loop.spaces),
+        )
+        return left
+
+    # -- keeping ----------------------------------------------------------------------------------
+
+    def save(self, folder: str | Path, *, overwrite: bool = False, extra: Mapping[str, Any] | None = None) -> None:
+        """Write a run folder (safetensors, JSON, TSV), with the texts of keys; `extra` entries go into `run.json`."""
+        self._check_fitted()
+        self.provenance_ = self.provenance_ | dict(extra or {})
+        texts = []
+        for place in range(len(self.members_)):
+            keys = [group[place] for group in self.group_keys_ if group[place] is not None]
+            texts.append(dict(zip(keys, texts_of(keys, list(self.members_)[place]), strict=True)))
+        contents = CommonContents(
+            tuple(self.members_.values()),
+            self.groups_,
+            self.group_probability_,
+            [
+                tuple(None if key is None else texts[place][key] for place, key in enumerate(group))
+                for group in self.group_keys_
+            ],
+            self.seeds_,
+            self.health_,
+            {"disjoint": self.disjoint, "min_confidence": self.min_confidence, "random_state": self.random_state_},
+            self.provenance_,
+        )
+        write_common_run(contents, Path(folder), overwrite=overwrite)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> CommonSpace:
+        """Read a run folder back; raises `InputError` where anything in it is not what was written."""
+        contents = read_common_run(Path(folder))
+        found = cls(**contents.settings)
+        found.random_state_ = contents.settings["random_state"]
+        found.members_ = {member.name: member for member in contents.members}
+        found.groups_, found.group_probability_ = contents.groups, contents.probability
+        found.group_keys_ = list(contents.keys)
+        found.seeds_, found.health_ = contents.seeds, contents.health
+        found.provenance_ = dict(contents.provenance)
+        return found
+
+    # -- parts ------------------------------------------------------------------------------------
+
+    def _load(self, given: Mapping[str, Embeddings], device: torch.device) -> list[Loaded]:
+        largest = max(len(space) for space in given.values())
+        require_budget(DEFAULT_BUDGET, largest)
+        dtype = torch.float32 if exact_is_quick(largest, largest, device) else torch.float16
+        return [load_space(space.vectors, device, name, center=True, dtype=dtype) for name, space in given.items()]
+
+    def _report(self, first: str, second: str, verdict: str) -> None:
+        if self.on_pair is not None:
+            self.on_pair(first, second, verdict)
+
+    def _copy(self) -> CommonSpace:
+        same = CommonSpace(**self.get_params())
+        for name in ("groups_", "group_probability_", "seeds_", "health_", "random_state_", "provenance_"):
+            setattr(same, name, getattr(self, name))
+        same.members_, same.group_keys_ = dict(self.members_), list(self.group_keys_)
+        return same
+
+    def _take_in(self, name: str, space: Embeddings, found: Joined) -> None:
+        """Add a space that has joined; one that does not belong is named, and changes nothing else."""
+        each = (*self.health_.each, *found.each)
+        if found.member is None:
+            self.health_ = replace(self.health_, each=each, left_out=self.health_.left_out | {name: found.reason})
+            return
+        keys_of: list[Sequence[Key] | Mapping[int, Key]] = [*self._keys_by_row(), space.keys]
+        self.members_[name] = replace(found.member, checksum=matrix_checksum(space.vectors))
+        self.seeds_ = np.concatenate([self.seeds_, np.full((len(self.seeds_), 1), -1)], axis=1)
+        self.health_ = replace(self.health_, each=each)
+        self._name(to_numpy(found.groups), to_numpy(found.probability), keys_of)
+
+    def _keys_by_row(self) -> list[Mapping[int, Key]]:
+        """The key of every row of each member."""
+        return [
+            {group[place]: keys[place] for group, keys in zip(self.groups_.tolist(), self.group_keys_, strict=True)}
+            for place in range(len(self.members_))
+        ]
+
+    def _name(
+        self, rows: NDArray[np.int64], probability: Matrix, keys_of: Sequence[Sequence[Key] | Mapping[int, Key]]
+    ) -> None:
+        """Set the groups, the largest and most probable first, and their keys."""
+        order = np.lexsort((-probability, -(rows >= 0).sum(axis=1)))
+        self.groups_, self.group_probability_ = rows[order], probability[order]
+        self.group_keys_ = [
+            tuple(None if row < 0 else keys[row] for keys, row in zip(keys_of, group, strict=True))
+            for group in self.groups_.tolist()
+        ]
+
+    def _require_same(self, name: str, space: Embeddings) -> None:
+        if matrix_checksum(space.vectors) != self.members_[name].checksum:
+            raise InputError(
+                f"{space.source}: is not what {name!r} was when the common space was made; give the same vectors, "
+                "whole and in their order"
+            )
+
+
+def _as_spaces(spaces: Mapping[str, SpaceLike], minimum: int) -> dict[str, Embeddings]:
+    if not isinstance(spaces, Mapping) or len(spaces) < minimum or not all(isinstance(name, str) for name in spaces):
+        raise InputError(f"spaces must be a dict from names to at least {minimum} spaces, got {type(spaces).__name__}")
+    given = {name: as_space(space, name) for name, space in spaces.items()}
+    for name, space in given.items():
+        if space.dim < 2:
+            raise InputError(f"{name}: at least 2 dimensions are needed, a direction has none to differ in")
+    return given
+
+
+def _members(union: Union, given: Mapping[str, Embeddings], loaded: Sequence[Loaded]) -> dict[str, Member]:
+    """The spaces that belong, in their own coordinates."""
+    names = list(given)
+    found: dict[str, Member] = {}
+    if union.factors is None:
+        return found
+    usual = union.factors.loadings.mean(dim=0)
+    for place, number in enumerate(union.members):
+        space, axes = loaded[number], loaded[number].axes.double()
+        found[names[number]] = Member(
+            names[number],
+            len(space.rows),
+            center_of_space(space),
+            space.mean_norm,
+            matrix_checksum(given[names[number]].vectors),
+            to_numpy((axes @ union.into[place]).float()),
+            to_numpy((union.back[place] @ axes.T).float()),
+            to_numpy((axes @ union.factors.directions[place].double()).float()),
+            to_numpy(union.factors.loadings[place].float()),
+            to_numpy(usual.float()),
+        )
+    return found
+
+
+def _matches(union: Union, names: Sequence[str]) -> dict[tuple[str, str], NDArray[np.int64]]:
+    """By names, the best candidates of all rows: those in their groups, and otherwise those that the factors read."""
+    found = {}
+    for (s, t), match in union.matches.items():
+        grouped = union.groups.partners(s, t, len(match.partner))
+        found[names[s], names[t]] = to_numpy(torch.where(grouped >= 0, grouped, match.partner.cpu()))
+    return found

@@ -1,0 +1,101 @@
+"""What a fitted `CommonSpace` is used for: translating, common coordinates, groups."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kedge.errors import InputError, NotFittedError, did_you_mean
+from kedge.estimators.parameters import Parameters
+from kedge.extras import needing
+from kedge.many.common_health import CommonHealth
+from kedge.many.member import Member, PairOfMembers
+from kedge.models.maps.linear import LinearMap
+from kedge.models.translator import TranslationStep, Translator
+from kedge.spaces.conversion import SpaceLike
+from kedge.spaces.embeddings import Key
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Matrix = NDArray[np.float32]
+
+
+class FittedCommonSpace(Parameters):
+    """The part of `CommonSpace` that needs no spaces, only what was learned from them."""
+
+    members_: dict[str, Member]
+    groups_: NDArray[np.int64]
+    group_probability_: Matrix
+    group_keys_: list[tuple[Key | None, ...]]
+    seeds_: NDArray[np.int64]
+    health_: CommonHealth
+    matches_: dict[tuple[str, str], NDArray[np.int64]]
+    random_state_: int
+    provenance_: dict[str, Any]
+
+    def translate(self, vectors: SpaceLike, *, source: str, target: str, scale: str = "unit") -> Matrix:
+        """Vectors (k, ds) of one space in another's (k, dt), through the common space; one (ds,) becomes one (dt,).
+
+        They have unit length, or with `scale="raw"` the mean length of the target's vectors.
+        """
+        return self.translator(source=source, target=target, scale=scale)(self._member(source).as_vectors(vectors))
+
+    def translator(self, *, source: str, target: str, scale: str = "unit") -> Translator:
+        """What `translate` does to vectors, as a part that needs NumPy only."""
+        if scale not in ("unit", "raw"):
+            raise InputError(f"scale must be 'unit' or 'raw', got {scale!r}")
+        first, second = self._member(source), self._member(target)
+        if first is second:
+            raise InputError(f"source and target are both {source!r}; give two spaces")
+        step = TranslationStep(first.normaliser, LinearMap(first.into @ second.back), second.normaliser)
+        return Translator((step,), second.mean_norm if scale == "raw" else 1.0)
+
+    def project(self, vectors: SpaceLike, *, space: str, query: bool = False) -> Matrix:
+        """Common coordinates (k, c + 2) of vectors (k, d) of a space, of documents or of queries.
+
+        The inner product of a query's and a document's, of whatever spaces, is the log of how much likelier they are
+        one item than two: one index can hold documents of several encoders and answer queries of any of them.
+        """
+        return self._member(space).project(vectors, query=query)
+
+    def between(self, source: str, target: str) -> PairOfMembers:
+        """Two of the members as the sides of a pair, for `kedge.tasks.search` and the like."""
+        return PairOfMembers(self._member(source), self._member(target))
+
+    def match(self, source: str, target: str) -> NDArray[np.int64]:
+        """For every row of the source the row of the target in its group (n,), -1 where there is none."""
+        first, second = (list(self.members_).index(self._member(name).name) for name in (source, target))
+        found = np.full(self.members_[source].rows, -1, dtype=np.int64)
+        both = self.groups_[(self.groups_[:, [first, second]] >= 0).all(axis=1)]
+        found[both[:, first]] = both[:, second]
+        return found
+
+    def groups_frame(self) -> pd.DataFrame:
+        """The groups of two rows or more as a DataFrame of pandas: `probability`, and a column of keys per member."""
+        self._check_fitted()
+        with needing("frames need", "pandas", install="kedge[pandas]", otherwise=", or use group_keys_"):
+            import pandas
+        many = [number for number, keys in enumerate(self.group_keys_) if sum(key is not None for key in keys) > 1]
+        columns: dict[str, list[Any]] = {"probability": [float(self.group_probability_[number]) for number in many]}
+        for place, name in enumerate(self.members_):
+            columns[name] = [self.group_keys_[number][place] for number in many]
+        return pandas.DataFrame(columns)
+
+    def _member(self, name: str) -> Member:
+        self._check_fitted()
+        if name not in self.members_:
+            out = self.health_.left_out.get(name)
+            why = f"it was left out: {out}" if out else f"there are {', '.join(self.members_)}"
+            near = did_you_mean(name, self.members_)
+            raise InputError(f"there is no space {name!r} in this common space{near}; {why}")
+        return self.members_[name]
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "members_")
+
+    def _check_fitted(self) -> None:
+        if not self.__sklearn_is_fitted__():
+            raise NotFittedError("this CommonSpace is not fitted yet; call fit first")

@@ -1,0 +1,170 @@
+"""A further space joins a common space whose members stay where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from kedge.estimators.devices import Loaded, to_numpy
+from kedge.judging.health import Answer, verdict_of
+from kedge.judging.judge import RECOGNISED_SCALE
+from kedge.many.common_health import PairHealth
+from kedge.many.member import Member
+from kedge.many.numerics.common_factors import MAX_LOADING, CommonFactors
+from kedge.many.numerics.grouping import Groups, join_groups
+from kedge.many.numerics.synchronisation import rotation_into
+from kedge.many.pairwise import PairOutcome, align_alone, problem_of
+from kedge.many.uniting import center_of_space, half_whitened_side, maps_of
+from kedge.models.pair_fitting import moments_of_halves
+from kedge.models.pair_model import choose_ridge
+from kedge.solving.steps import Log
+
+# The new space is compared with so many members.
+_MAX_PARTNERS = 3
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A space that has joined, or None and the reason why it does not belong; the groups (g, k + 1) with its rows last,
+    their probability (g,), and the answers for its pairs.
+    """
+
+    member: Member | None
+    reason: str
+    groups: Tensor
+    probability: Tensor
+    each: tuple[PairHealth, ...]
+
+
+def join(
+    space: Loaded,
+    partners: Mapping[str, Loaded],
+    members: Mapping[str, Member],
+    known: Tensor,
+    groups: Tensor,
+    probability: Tensor,
+    random_state: int,
+    log: Log,
+    *,
+    min_confidence: float,
+    disjoint: bool,
+    name: str,
+) -> Joined:
+    """Let a space join by its pairs with `partners`, members whose rows are at hand.
+
+    `known` (a, 1 + p) are tuples of rows of the space and of the partners, -1 where unknown; `groups` (g, k) those of
+    the members.
+    """
+    outcomes: dict[str, PairOutcome] = {}
+    for place, (partner, loaded) in enumerate(list(partners.items())[:_MAX_PARTNERS], start=1):
+        both = known[:, [0, place]]
+        seeds = both[(both >= 0).all(dim=1)]
+        outcomes[partner] = align_alone(space, loaded, seeds, random_state, log.within(partner), disjoint=disjoint)
+    each = tuple(_health(name, partner, found) for partner, found in outcomes.items())
+    ok = {partner: found for partner, found in outcomes.items() if found.ok}
+    if not ok:
+        best = max(found.judged.score for found in outcomes.values())
+        reason = f"no map between it and {', '.join(outcomes)} is ok (best score {best:.2f})"
+        return Joined(None, reason, groups, probability, each)
+    into, back = _rotation(space, ok, partners, members)
+    directions, loadings = _factors(space, ok, partners, members, into)
+    axes = space.axes.double()
+    usual = next(iter(members.values())).usual
+    member = Member(
+        name,
+        len(space.rows),
+        center_of_space(space),
+        space.mean_norm,
+        "",
+        to_numpy((axes @ into).float()),
+        to_numpy((back @ axes.T).float()),
+        to_numpy((axes @ directions.double()).float()),
+        to_numpy(loadings.float()),
+        usual,
+    )
+    at_hand = [list(members).index(partner) for partner in partners]
+    factors = CommonFactors(
+        (*(_in_axes(members[partner].directions, loaded) for partner, loaded in partners.items()), directions),
+        torch.stack([*(torch.from_numpy(members[partner].loadings).double() for partner in partners), loadings]),
+    )
+    rows = [*(loaded.rows.float() for loaded in partners.values()), space.rows.float()]
+    chance = min(found.judged.chance_rate for found in ok.values())
+    merged = join_groups(
+        factors,
+        rows,
+        Groups(groups, probability),
+        at_hand,
+        known,
+        min_probability=1.01 if disjoint else min_confidence,  # no group but the known ones
+        chance_rate=chance,
+    )
+    return Joined(member, "", merged.rows, merged.probability, each)
+
+
+def _health(name: str, partner: str, found: PairOutcome) -> PairHealth:
+    share = found.judged.recognised
+    score = min(RECOGNISED_SCALE * share, found.judged.score)
+    pairs = Answer(
+        score,
+        verdict_of(score),
+        f"About {share:.0%} of the rows recognise their counterpart.",
+        "Use groups of high probability first, and look at a few of them.",
+    )
+    return PairHealth(partner, name, "alone", found.judged.answer, pairs, share, None)
+
+
+def _rotation(
+    space: Loaded, ok: Mapping[str, PairOutcome], partners: Mapping[str, Loaded], members: Mapping[str, Member]
+) -> tuple[Tensor, Tensor]:
+    """The maps of the space into the common space and back."""
+    crosses = {number: half_whitened_side(space.spectrum, found.cross) for number, found in enumerate(ok.values())}
+    stay = [_in_axes(members[partner].into, partners[partner]).double() for partner in ok]
+    into, back = maps_of([space.spectrum], [rotation_into(crosses, stay)])
+    return into[0], back[0]
+
+
+def _factors(
+    space: Loaded,
+    ok: Mapping[str, PairOutcome],
+    partners: Mapping[str, Loaded],
+    members: Mapping[str, Member],
+    into: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """Directions (d, c) that tell the members' factors from its rows, scaled to variance 1, and its loadings (c,).
+
+    By ridge regression on the pairs, each partner weighted by how far it knows a factor itself; loadings are those that
+    explain best how pairs correlate that the regression was not fitted to. Where pairs are too few, the factors are
+    read through the map into the common space.
+    """
+    spectrum = space.spectrum
+    total = torch.zeros((), dtype=torch.float64)
+    above, below = total, total + 1e-9
+    hard = {partner: found for partner, found in ok.items() if not found.soft}
+    for partner, found in hard.items():
+        there, theirs = _in_axes(members[partner].directions, partners[partner]).double(), members[partner].loadings
+        problem = problem_of(space, partners[partner], torch.empty(0, 2, dtype=torch.int64))
+        halves = moments_of_halves(problem, *found.pairs.T)
+        ridge = choose_ridge(spectrum, partners[partner].spectrum, halves)
+        weights = torch.from_numpy(theirs).double()
+        total = total + spectrum.times_power((halves[0].cross + halves[1].cross) @ there, -1.0, ridge) * weights
+        correlations = torch.zeros(there.shape[1], dtype=torch.float64)
+        for fitted, held_out in (halves, halves[::-1]):
+            own = spectrum.times_power(fitted.cross @ there, -1.0, ridge)
+            covariance = (own * (held_out.cross @ there)).sum(dim=0)
+            along = (own * (held_out.source @ own)).sum(dim=0) * (there * (held_out.target @ there)).sum(dim=0)
+            correlations += (covariance / along.clamp_min(1e-30).sqrt()) / 2
+        above, below = above + correlations * weights, below + weights.square()
+    if not hard:
+        partner = next(iter(ok))
+        loaded, member = partners[partner], members[partner]
+        total = into @ _in_axes(member.back.T, loaded).double().T @ _in_axes(member.directions, loaded).double()
+        above, below = torch.from_numpy(member.loadings).double(), torch.ones(())
+    return spectrum.scaled_to_unit(total).float(), (above / below).clamp(0.01, MAX_LOADING)
+
+
+def _in_axes(matrix: object, loaded: Loaded) -> Tensor:
+    """A matrix (d, c) for vectors as they are, for rows in the space's principal axes (k, c)."""
+    return loaded.axes.T @ torch.as_tensor(matrix)

@@ -1,0 +1,222 @@
+"""Groups: for every item its rows in all spaces, merged step by step, the surest spaces first.
+
+Every space begins as a cluster whose groups are its single rows. Two clusters at a time become one: their groups are
+matched by how much likelier they are one item than two, and mutual matches that are probable become one group; the
+rest stay as they are. Groups are consistent by construction: no row is in two of them, and of each space there is at
+most one row in a group. As in progressive alignment of sequences, what is sure helps to place what is not.
+
+For two groups with evidence e and e', and precisions p and p' (sums over their rows, see `common_factors`), the log
+likelihood ratio of being one item is, summed over the factors,
+
+    half of  (e + e')^2 / (1 + p + p') - e^2 / (1 + p) - e'^2 / (1 + p') - log((1 + p + p') / (1 + p)(1 + p')) .
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kedge.judging.recognition import Choices, Recognition, count_recognised, pair_probabilities
+from kedge.many.numerics.common_factors import CommonFactors
+from kedge.matching import DEFAULT_BUDGET, ExactComparison
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Rows (g, k) of k spaces, -1 where a group has none, and the probability (g,) that all of them are one item."""
+
+    rows: Tensor
+    probability: Tensor
+
+    def pairs(self, first: int, second: int) -> Tensor:
+        """The rows (p, 2) of two spaces that are in one group."""
+        both = self.rows[:, [first, second]]
+        return both[(both >= 0).all(dim=1)]
+
+    def partners(self, first: int, second: int, count: int) -> Tensor:
+        """The rows (n,) of the second space in the groups of all n rows of the first; -1 where there is none."""
+        found = torch.full((count,), -1, dtype=torch.int64, device=self.rows.device)
+        pairs = self.pairs(first, second)
+        found[pairs[:, 0]] = pairs[:, 1]
+        return found
+
+    @property
+    def sizes(self) -> Tensor:
+        """How many rows each group has (g,)."""
+        return (self.rows >= 0).sum(dim=1)
+
+
+@dataclass(frozen=True)
+class _Cluster:
+    """Groups over some `members`, and what their rows say of the factors: evidence and precision (g, c)."""
+
+    members: frozenset[int]
+    groups: Groups
+    evidence: Tensor
+    precision: Tensor
+
+
+def merge_groups(
+    factors: CommonFactors,
+    spaces: Sequence[Tensor],
+    sureness: Mapping[tuple[int, int], float],
+    known: Tensor,
+    *,
+    min_probability: float = 0.5,
+    chance_rate: float = 0.0,
+    budget: int = DEFAULT_BUDGET,
+) -> Groups:
+    """Groups of the normalised rows (n_s, d_s) of all spaces.
+
+    Spaces are merged in the order of how sure their pairs are; those that no pair connects stay apart. `known` (a, k)
+    are tuples of rows, -1 where unknown, that are one item and are never parted. `chance_rate` is the share of rows
+    that seem recognised by chance.
+    """
+    clusters = [_single(factors, space, rows, len(spaces)) for space, rows in enumerate(spaces)]
+    for (s, t), _ in sorted(sureness.items(), key=lambda item: -item[1]):
+        left, right = (next(cluster for cluster in clusters if space in cluster.members) for space in (s, t))
+        if left is right:
+            continue
+        merged = _merged(left, right, known, min_probability, chance_rate, budget)
+        clusters = [cluster for cluster in clusters if cluster not in (left, right)] + [merged]
+    rows = torch.cat([cluster.groups.rows for cluster in clusters])
+    return Groups(rows, torch.cat([cluster.groups.probability for cluster in clusters]))
+
+
+def join_groups(
+    factors: CommonFactors,
+    spaces: Sequence[Tensor],
+    groups: Groups,
+    at_hand: Sequence[int],
+    known: Tensor,
+    *,
+    min_probability: float,
+    chance_rate: float,
+    budget: int = DEFAULT_BUDGET,
+) -> Groups:
+    """Groups (g, k + 1) with the rows of one more space, which has no say in how the others are grouped.
+
+    `spaces` are the rows of those members that are `at_hand`, by their numbers among the k, and those of the new space
+    last; `known` (a, 1 + p) are tuples of rows of the new space and of the members at hand.
+    """
+    own = known[:, [*range(1, known.shape[1]), 0]]
+    width = groups.rows.shape[1] + 1
+    everything = torch.full((len(known), width), -1, dtype=torch.int64)
+    everything[:, [*at_hand, width - 1]] = own
+    rows = torch.nn.functional.pad(groups.rows, (0, 1), value=-1)
+    evidence = torch.zeros(len(rows), factors.loadings.shape[1])
+    precision = torch.zeros_like(evidence)
+    for place, member in enumerate(at_hand):
+        there = rows[:, member] >= 0
+        evidence[there] += factors.evidence(place, spaces[place][rows[there, member]])
+        precision[there] += factors.precision(place).float()
+    left = _Cluster(frozenset(range(width - 1)), Groups(rows, groups.probability), evidence, precision)
+    right = _single(factors, len(spaces) - 1, spaces[-1], width, place=width - 1)
+    return _merged(left, right, everything, min_probability, chance_rate, budget).groups
+
+
+def group_ratios(left: tuple[Tensor, Tensor], right: tuple[Tensor, Tensor]) -> Tensor:
+    """Log likelihood ratios (g, h) of groups, given by evidence and precision (g, c) and (h, c); stored whole."""
+    (e, p), (f, q) = left, right
+    both = 1 + p[:, None] + q[None]
+    ratios = (e[:, None] + f[None]).square() / both - (e.square() / (1 + p))[:, None] - (f.square() / (1 + q))[None]
+    return (ratios - (both / ((1 + p)[:, None] * (1 + q)[None])).log()).sum(dim=2) / 2
+
+
+def group_coordinates(left: tuple[Tensor, Tensor], right: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    """Coordinates (g, c + 2) and (h, c + 2) whose inner products are the log likelihood ratios of `group_ratios`.
+
+    Exactly so where all groups of a side are of the same spaces; where some lack a row, the other side's precision is
+    taken to be its mean in what a group gains or loses by itself.
+    """
+    (e, p), (f, q) = left, right
+    total_left, total_right = 1 + p + q.mean(dim=0), 1 + p.mean(dim=0) + q
+    own_left = e.square() * (1 / total_left - 1 / (1 + p)) - (total_left / (1 + p)).log()
+    own_right = f.square() * (1 / total_right - 1 / (1 + q)) + (1 + q).log()
+    ones_left, ones_right = torch.ones_like(e[:, :1]), torch.ones_like(f[:, :1])
+    return (
+        torch.cat([e * total_left.rsqrt(), own_left.sum(dim=1, keepdim=True) / 2, ones_left], dim=1),
+        torch.cat([f * total_right.rsqrt(), ones_right, own_right.sum(dim=1, keepdim=True) / 2], dim=1),
+    )
+
+
+def _single(factors: CommonFactors, space: int, rows: Tensor, width: int, place: int | None = None) -> _Cluster:
+    """Every row of a space as a group of its own, in its column, or another place, of so many."""
+    groups = torch.full((len(rows), width), -1, dtype=torch.int64, device=rows.device)
+    groups[:, space if place is None else place] = torch.arange(len(rows), device=rows.device)
+    evidence = factors.evidence(space, rows)
+    precision = factors.precision(space).to(evidence.dtype).expand_as(evidence)
+    return _Cluster(frozenset([space]), Groups(groups, torch.ones(len(rows))), evidence, precision)
+
+
+def _merged(
+    left: _Cluster, right: _Cluster, known: Tensor, min_probability: float, chance_rate: float, budget: int
+) -> _Cluster:
+    """Two clusters as one."""
+    compared = ExactComparison(
+        *group_coordinates((left.evidence, left.precision), (right.evidence, right.precision)), budget
+    )
+    match = compared.match()
+    choices = Choices.from_comparison(compared, match, torch.Generator().manual_seed(0))
+    recognition = count_recognised(choices)
+    probability = np.interp(choices.first, *pair_probabilities(choices, recognition)) * _beyond(
+        recognition, chance_rate
+    )
+    rows, partners = match.pairs()
+    sure = torch.from_numpy(probability).float()[rows]
+    pairs = torch.stack([rows, partners], dim=1)[sure >= min_probability]
+    sure = sure[sure >= min_probability]
+    given = _known_pairs(left.groups, right.groups, known)
+    free = ~(torch.isin(pairs[:, 0], given[:, 0]) | torch.isin(pairs[:, 1], given[:, 1]))
+    pairs = torch.cat([given, pairs[free]])
+    sure = torch.cat([torch.ones(len(given)), sure[free]])
+    return _joined(left, right, pairs, sure)
+
+
+def _joined(left: _Cluster, right: _Cluster, pairs: Tensor, probability: Tensor) -> _Cluster:
+    """The cluster in which pairs (p, 2) of groups are one each, with a probability (p,)."""
+    of_left, of_right = pairs.T
+    rest = []
+    for cluster, used in ((left, of_left), (right, of_right)):
+        alone = torch.ones(len(cluster.evidence), dtype=torch.bool)
+        alone[used] = False
+        rest.append(alone)
+    rows = torch.maximum(left.groups.rows[of_left], right.groups.rows[of_right])  # of each space one of them is -1
+    joint = probability * left.groups.probability[of_left] * right.groups.probability[of_right]
+    groups = Groups(
+        torch.cat([rows, left.groups.rows[rest[0]], right.groups.rows[rest[1]]]),
+        torch.cat([joint, left.groups.probability[rest[0]], right.groups.probability[rest[1]]]),
+    )
+
+    def side_by_side(name: str) -> Tensor:
+        first, second = getattr(left, name), getattr(right, name)
+        return torch.cat([first[of_left] + second[of_right], first[rest[0]], second[rest[1]]])
+
+    return _Cluster(left.members | right.members, groups, side_by_side("evidence"), side_by_side("precision"))
+
+
+def _known_pairs(left: Groups, right: Groups, known: Tensor) -> Tensor:
+    """Pairs (p, 2) of groups that hold rows of one known tuple, each group once."""
+    found: dict[int, int] = {}
+    for item in known.tolist():
+        ends = [_group_with(groups, item) for groups in (left, right)]
+        if None not in ends and ends[0] not in found and ends[1] not in found.values():
+            found[ends[0]] = ends[1]  # type: ignore[index, assignment]
+    return torch.tensor(list(found.items()), dtype=torch.int64).reshape(-1, 2)
+
+
+def _group_with(groups: Groups, item: Sequence[int]) -> int | None:
+    """The group that holds a row of a tuple."""
+    masks = [groups.rows[:, space] == row for space, row in enumerate(item) if row >= 0]
+    hits = reduce(torch.logical_or, masks, torch.zeros(len(groups.rows), dtype=torch.bool)).nonzero()
+    return int(hits[0]) if len(hits) else None
+
+
+def _beyond(recognition: Recognition, chance_rate: float) -> float:
+    """The share of the recognised rows that chance does not explain."""
+    return recognition.less(chance_rate).count / max(recognition.count, 1.0)

@@ -1,0 +1,109 @@
+"""Loop closure: does a row come back to itself over three spaces? Evidence that needs no labels.
+
+Three matches that were found independently lead a row of A to B, on to C and back to A. If all three are right, it
+comes back; if one of them is wrong, hardly any row does, however sure that match looks by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from kedge.many.numerics.pair_graph import Pair
+
+CLOSED = 0.3
+"""A loop is closed if at least this share of its complete chains comes back beyond chance."""
+
+_MIN_CHAINS = 30
+_SHUFFLES = 5
+
+
+@dataclass(frozen=True)
+class Link:
+    """Partners (n,) of all rows of a space in the next one, and those of them that are `sure`; -1 for none."""
+
+    partner: Tensor
+    sure: Tensor
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A loop over `spaces` s, t, u.
+
+    `back` is the share of the rows of s that come back, `chance` the share that would by chance. Where items are
+    missing, few rows can: of the `chains`, rows whose three partners are all sure, the share that comes back is `kept`.
+    """
+
+    spaces: tuple[int, int, int]
+    back: float
+    chance: float
+    chains: int
+    kept: float
+
+    @property
+    def closure(self) -> float:
+        """The share of all rows that comes back, of those that chance would not bring back."""
+        return max(self.back - self.chance, 0.0) / max(1 - self.chance, 1e-9)
+
+    @property
+    def closed(self) -> bool | None:
+        """Whether complete chains come back; None where there are too few to say."""
+        return None if self.chains < _MIN_CHAINS else self.kept - self.chance >= CLOSED
+
+
+def close_loop(spaces: tuple[int, int, int], forth: Link, across: Link, back: Link) -> Loop:
+    """The loop of the matches of s with t (n,), of t with u (m,) and of u with s (l,).
+
+    What chance brings back is seen with the rows of t dealt anew among their partners in u: as many rows meet, at the
+    same popular ones.
+    """
+    own = torch.arange(len(forth.partner), device=forth.partner.device)
+    generator = torch.Generator().manual_seed(0)
+    by_chance = []
+    for _ in range(_SHUFFLES):
+        order = torch.randperm(len(across.partner), generator=generator).to(own.device)
+        by_chance.append(_share(back.partner[across.partner[order][forth.partner]] == own))
+    there = forth.sure >= 0
+    there &= across.sure[forth.sure.clamp_min(0)] >= 0
+    ends = back.sure[across.sure[forth.sure.clamp_min(0)].clamp_min(0)]
+    there &= ends >= 0
+    chains = int(there.sum())
+    kept = _share((ends == own)[there]) if chains else 0.0
+    comes_back = _share(back.partner[across.partner[forth.partner]] == own)
+    return Loop(spaces, comes_back, sum(by_chance) / _SHUFFLES, chains, kept)
+
+
+def breaking_pairs(loops: Sequence[Loop]) -> list[Pair]:
+    """The pairs that break loops: none that goes over them closes, but for each loop every other pair closes another.
+
+    Where a single loop is all there is, nobody can say which of its pairs is wrong, and none is named.
+    """
+    closed = {pair for loop in loops if loop.closed for pair in _sides(loop)}
+    suspects: dict[Pair, None] = {}
+    for loop in loops:
+        if loop.closed is False:
+            broken = [pair for pair in _sides(loop) if pair not in closed]
+            if len(broken) == 1:
+                suspects[broken[0]] = None
+    return list(suspects)
+
+
+def closures(loops: Sequence[Loop]) -> Mapping[Pair, float]:
+    """The mean closure of the loops over each pair."""
+    found: dict[Pair, list[float]] = {}
+    for loop in loops:
+        for pair in _sides(loop):
+            found.setdefault(pair, []).append(loop.closure)
+    return {pair: sum(values) / len(values) for pair, values in found.items()}
+
+
+def _sides(loop: Loop) -> tuple[Pair, Pair, Pair]:
+    s, t, u = loop.spaces
+    return (s, t), (t, u), (s, u)
+
+
+def _share(mask: Tensor) -> float:
+    return float(mask.double().mean())

@@ -1,0 +1,271 @@
+"""From spaces and what is known between them to one common space: pairs, loops, rotations, factors, groups.
+
+Pairs of spaces are run first, each by itself, and judged. Those that pass, and break no loop, hold the common space
+together; a pair that fails by itself is tried once more from where its neighbours have led. Then everything is fitted
+to all pairs at once: a rotation per space (`synchronisation`), coordinates with likelihoods (`common_factors`), and the
+groups (`grouping`), to which the coordinates are fitted once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median_low
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from kedge.estimators.devices import Loaded, to_numpy
+from kedge.geometry import Spectrum
+from kedge.judging.recognition import Choices, Recognition, count_recognised
+from kedge.many.numerics.common_factors import CommonFactors, fit_factors, rotation_factors
+from kedge.many.numerics.grouping import Groups, merge_groups
+from kedge.many.numerics.loops import Loop, breaking_pairs, close_loop
+from kedge.many.numerics.pair_graph import Pair, main_component, pairs_to_run, pairs_to_try, triangles_of
+from kedge.many.numerics.synchronisation import synchronise
+from kedge.many.pairwise import PairOutcome, align_alone, align_from, problem_of
+from kedge.matching import CosineReading, Match, Reading, compare
+from kedge.models.pair_fitting import moments_of_halves
+from kedge.models.pair_model import choose_ridge
+from kedge.solving.steps import Log
+
+# By this power of its variances a space is whitened before it is rotated, as by a whiten-rotate-recolor map.
+_POWER, _RIDGE = -0.25, 0.01
+# Of so many of the surest pairs the middle ridge is taken.
+_RIDGES_OF = 3
+
+Report = Callable[[Pair, PairOutcome], None]
+"""What is called with every pair of spaces that has been aligned."""
+
+
+@dataclass(frozen=True)
+class Union:
+    """What many spaces came to, in their principal axes.
+
+    `members` are the numbers of those that hold together. Of these, in that order, `into` (ds, d) takes normalised rows
+    into the common space and `back` (d, ds) out of it; `factors` reads them. `outcomes` are the pairs that were run,
+    by numbers of all spaces, `matches` those of all pairs of members as the factors read them, with how many rows
+    `recognised` their counterpart; `breaking` are pairs that look right by themselves, but break their loops.
+    """
+
+    members: tuple[int, ...]
+    into: tuple[Tensor, ...]
+    back: tuple[Tensor, ...]
+    factors: CommonFactors | None
+    groups: Groups
+    outcomes: Mapping[Pair, PairOutcome]
+    loops: tuple[Loop, ...]
+    breaking: tuple[Pair, ...]
+    matches: Mapping[Pair, Match]
+    recognised: Mapping[Pair, Recognition]
+
+
+def unite(
+    spaces: Sequence[Loaded],
+    known: Tensor,
+    random_state: int,
+    log: Log,
+    *,
+    disjoint: bool = False,
+    min_confidence: float = 0.5,
+    on_pair: Report | None = None,
+) -> Union:
+    """Unite spaces, given tuples (a, k) of rows that are known to be one item, -1 where unknown.
+
+    Spaces that are declared `disjoint` have no item in common but the known ones: no others are looked for.
+    """
+    outcomes = _run_alone(spaces, known, random_state, log, on_pair, disjoint=disjoint)
+    loops = [] if disjoint else loops_of(outcomes)
+    breaking = tuple(breaking_pairs(loops))
+    trusted = {pair: found for pair, found in outcomes.items() if found.ok and pair not in breaking}
+    members = tuple(sorted(main_component(len(spaces), trusted)))
+    if not members:
+        nobody = Groups(torch.empty(0, 0, dtype=torch.int64), torch.empty(0))
+        return Union((), (), (), None, nobody, outcomes, tuple(loops), breaking, {}, {})
+    some = [spaces[space] for space in members]
+    into, back, factors = fit_common(some, _among(members, trusted))
+    again = [pair for pair in outcomes if pair not in trusted and set(pair) <= set(members)]
+    for s, t in again:
+        a, b = members.index(s), members.index(t)
+        reading: Reading = CosineReading(into[a].float(), into[b].float())
+        if factors is not None and not disjoint:
+            reading = factors.pair_model(a, b)
+        seeds = _seeds(known, s, t)
+        found = align_from(spaces[s], spaces[t], seeds, reading, random_state, log, disjoint=disjoint)
+        if found.ok or not outcomes[s, t].ok:
+            outcomes[s, t] = found
+        if found.ok:
+            trusted[s, t] = found
+        if on_pair is not None:
+            on_pair((s, t), found)
+    breaking = tuple(pair for pair in breaking if pair not in trusted)
+    if again:
+        into, back, factors = fit_common(some, _among(members, trusted))
+    # Other spaces make it harder to fit noise: what the pair that is least prone to it came to is enough to ask.
+    chance = min(found.judged.chance_rate for found in trusted.values())
+    matches, recognised = _read_all(some, factors, chance) if factors is not None else ({}, {})
+    seeds = known[:, list(members)].cpu()
+    groups = _known_groups(some, seeds)
+    if factors is not None and not disjoint:
+        sureness = {pair: found.share for pair, found in recognised.items()}
+        groups = merge_groups(
+            factors.on_cpu(),
+            [space.rows.float().cpu() for space in some],
+            sureness,
+            seeds,
+            min_probability=min_confidence,
+            chance_rate=chance,
+        )
+        into, back, factors = _fit_to_groups(some, groups, _among(members, trusted))
+    return Union(members, into, back, factors, groups, outcomes, tuple(loops), breaking, matches, recognised)
+
+
+def loops_of(outcomes: Mapping[Pair, PairOutcome]) -> list[Loop]:
+    """All triangles of pairs that were aligned by themselves."""
+    return [
+        close_loop((s, t, u), outcomes[s, t].link, outcomes[t, u].link, outcomes[s, u].link_back)
+        for s, t, u in triangles_of(outcomes)
+    ]
+
+
+def fit_common(
+    spaces: Sequence[Loaded], outcomes: Mapping[Pair, PairOutcome]
+) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], CommonFactors]:
+    """Maps into the common space and back, and the factors, of spaces that the outcomes connect."""
+    into, back = _fit_rotations(spaces, {pair: found.cross for pair, found in outcomes.items()})
+    hard = {pair: found.pairs for pair, found in outcomes.items() if not found.soft}
+    if {space for pair in hard for space in pair} != set(range(len(spaces))):
+        return into, back, rotation_factors([space.spectrum for space in spaces], into)
+    return into, back, _fit_hard(spaces, hard)
+
+
+def _fit_to_groups(
+    spaces: Sequence[Loaded], groups: Groups, outcomes: Mapping[Pair, PairOutcome]
+) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], CommonFactors]:
+    """The same, of the pairs that the groups hold, also between spaces that were not run; and of soft ones."""
+    count = len(spaces)
+    hard = {(s, t): groups.pairs(s, t) for s in range(count) for t in range(s + 1, count)}
+    crosses = {pair: found.cross for pair, found in outcomes.items() if found.soft}
+    for (s, t), pairs in hard.items():
+        if len(pairs) and (s, t) not in crosses:
+            crosses[s, t] = _cross(spaces[s], spaces[t], pairs)
+    into, back = _fit_rotations(spaces, crosses)
+    enough = {
+        (s, t): pairs
+        for (s, t), pairs in hard.items()
+        if len(pairs) >= 2 * min(spaces[s].rows.shape[1], spaces[t].rows.shape[1])
+    }
+    if {space for pair in enough for space in pair} != set(range(count)):
+        return into, back, rotation_factors([space.spectrum for space in spaces], into)
+    return into, back, _fit_hard(spaces, enough)
+
+
+def _fit_rotations(
+    spaces: Sequence[Loaded], crosses: Mapping[Pair, Tensor]
+) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """Whiten by half, rotate into the common space; rotate out of it, recolor by half."""
+    spectra = [space.spectrum for space in spaces]
+    half_white = {(s, t): half_whitened(spectra[s], spectra[t], cross) for (s, t), cross in crosses.items()}
+    rotations = synchronise(half_white, [len(spectrum.variances) for spectrum in spectra])
+    return maps_of(spectra, rotations)
+
+
+def half_whitened(first: Spectrum, second: Spectrum, cross: Tensor) -> Tensor:
+    """A cross moment (ds, dt) of rows as they are before they are rotated."""
+    return first.times_power(second.times_power(cross.T, _POWER, _RIDGE).T, _POWER, _RIDGE)
+
+
+def half_whitened_side(spectrum: Spectrum, cross: Tensor) -> Tensor:
+    """The same where only the first side is as it was."""
+    return spectrum.times_power(cross, _POWER, _RIDGE)
+
+
+def maps_of(spectra: Sequence[Spectrum], rotations: Sequence[Tensor]) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """Maps into the common space (ds, d), and back (d, ds), by rotations (ds, d)."""
+    sides = list(zip(spectra, rotations, strict=True))
+    into = tuple(spectrum.times_power(rotation, _POWER, _RIDGE) for spectrum, rotation in sides)
+    return into, tuple(spectrum.times_power(rotation, -_POWER, _RIDGE).T for spectrum, rotation in sides)
+
+
+def _fit_hard(spaces: Sequence[Loaded], pairs: Mapping[Pair, Tensor]) -> CommonFactors:
+    """The factors of pairs (p, 2) of rows between some of the spaces."""
+    nothing = torch.empty(0, 2, dtype=torch.int64)
+    halves = {
+        (s, t): moments_of_halves(problem_of(spaces[s], spaces[t], nothing), *found.T)
+        for (s, t), found in pairs.items()
+    }
+    surest = sorted(pairs, key=lambda pair: -len(pairs[pair]))[:_RIDGES_OF]
+    ridge = median_low([choose_ridge(spaces[s].spectrum, spaces[t].spectrum, halves[s, t]) for s, t in surest])
+    return fit_factors([space.spectrum for space in spaces], halves, ridge)
+
+
+def _run_alone(
+    spaces: Sequence[Loaded], known: Tensor, random_state: int, log: Log, on_pair: Report | None, *, disjoint: bool
+) -> dict[Pair, PairOutcome]:
+    """The pairs that are run: as many as it takes to connect all spaces, if that can be."""
+    outcomes: dict[Pair, PairOutcome] = {}
+    waiting = pairs_to_run(len(spaces))
+    while waiting:
+        s, t = waiting.pop(0)
+        within = log.within(f"pair-{s}-{t}")
+        seeds = _seeds(known, s, t)
+        outcomes[s, t] = align_alone(spaces[s], spaces[t], seeds, random_state, within, disjoint=disjoint)
+        if on_pair is not None:
+            on_pair((s, t), outcomes[s, t])
+        if not waiting:
+            ok = [pair for pair, found in outcomes.items() if found.ok]
+            waiting = pairs_to_try(len(spaces), ok, outcomes)
+    return outcomes
+
+
+def _read_all(
+    spaces: Sequence[Loaded], factors: CommonFactors, chance_rate: float
+) -> tuple[dict[Pair, Match], dict[Pair, Recognition]]:
+    """All pairs of members as the factors read them."""
+    matches, recognised = {}, {}
+    nothing = torch.empty(0, 2, dtype=torch.int64)
+    for s in range(len(spaces)):
+        for t in range(s + 1, len(spaces)):
+            compared = compare(problem_of(spaces[s], spaces[t], nothing), factors.pair_model(s, t))
+            matches[s, t] = compared.match()
+            choices = Choices.from_comparison(compared, matches[s, t], torch.Generator().manual_seed(0))
+            recognised[s, t] = count_recognised(choices).less(chance_rate)
+    return matches, recognised
+
+
+def _known_groups(spaces: Sequence[Loaded], known: Tensor) -> Groups:
+    """The known tuples (a, k) and the single rows of all spaces."""
+    tuples = known[(known >= 0).sum(dim=1) > 1]
+    parts = [tuples]
+    for space, loaded in enumerate(spaces):
+        alone = torch.ones(len(loaded.rows), dtype=torch.bool)
+        alone[tuples[:, space][tuples[:, space] >= 0]] = False
+        single = torch.full((int(alone.sum()), len(spaces)), -1, dtype=torch.int64)
+        single[:, space] = alone.nonzero(as_tuple=True)[0]
+        parts.append(single)
+    rows = torch.cat(parts)
+    return Groups(rows, torch.ones(len(rows)))
+
+
+def _seeds(known: Tensor, first: int, second: int) -> Tensor:
+    """The known pairs (s, 2) of two spaces."""
+    both = known[:, [first, second]]
+    return both[(both >= 0).all(dim=1)].contiguous()
+
+
+def _among(members: Sequence[int], outcomes: Mapping[Pair, PairOutcome]) -> dict[Pair, PairOutcome]:
+    """The outcomes between members, by their numbers among these."""
+    place = {space: number for number, space in enumerate(members)}
+    return {(place[s], place[t]): found for (s, t), found in outcomes.items() if s in place and t in place}
+
+
+def _cross(first: Loaded, second: Loaded, pairs: Tensor) -> Tensor:
+    return (first.rows[pairs[:, 0]].float().T @ second.rows[pairs[:, 1]].float()).double()
+
+
+def center_of_space(space: Loaded) -> NDArray[np.float32]:
+    """What was subtracted from the unit rows (d,)."""
+    assert space.center is not None, "spaces are centered when they are united"
+    return to_numpy(space.center)

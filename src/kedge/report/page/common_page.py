@@ -1,0 +1,83 @@
+"""A common space of many as a page: small multiples, the matrix of pairs, and the loops."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kedge import __version__
+from kedge.many.common_space import CommonSpace
+from kedge.report.page.rendering import as_json, asset, render, require_page_target
+from kedge.spaces.atomic import atomic_path
+from kedge.spaces.conversion import SpaceLike
+
+MAX_GROUPS = 3000
+"""Groups that are drawn."""
+
+_SEALED = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+_COLOURS = 10
+_INSIDE = 0.98  # of the points of a panel; the others lie at its border
+
+
+def write_common_page(path: str | Path, common: CommonSpace, spaces: Mapping[str, SpaceLike]) -> None:
+    """Write a page of a common space, given its members as they were fitted; it needs no network and no other file."""
+    from markupsafe import Markup
+
+    path = Path(path)
+    require_page_target(path)
+    health = common.health_
+    names = list(common.members_)
+    sizes = (common.groups_ >= 0).sum(axis=1)
+    each = {(one.first, one.second): one for one in health.each}
+    page = render(
+        "common.html",
+        version=__version__,
+        policy=_SEALED,
+        health=health,
+        names=names,
+        everyone=[*names, *health.left_out],
+        rows=[member.rows for member in common.members_.values()],
+        each=each | {(second, first): one for (first, second), one in each.items()},
+        groups=int((sizes > 1).sum()),
+        everywhere=int((sizes == len(names)).sum()),
+        max_groups=MAX_GROUPS,
+        data=Markup(as_json(_drawn(common, spaces)).replace("<", "\\u003c")),
+        script=Markup(asset("common.js")),
+    )
+    with atomic_path(path) as temporary:
+        temporary.write_text(page, encoding="utf-8")
+
+
+def _drawn(common: CommonSpace, spaces: Mapping[str, SpaceLike]) -> dict[str, Any]:
+    """The groups that are drawn: their keys, probabilities and colours, and per space the places of their rows."""
+    groups = common.groups_[:MAX_GROUPS]
+    coordinates = {name: common.project(spaces[name], space=name)[:, :-2] for name in common.members_}
+    stacked = np.concatenate([rows[:MAX_GROUPS] for rows in coordinates.values()]).astype(np.float64)
+    _, _, axes = np.linalg.svd(stacked - stacked.mean(axis=0), full_matrices=False)
+    flat = {name: (rows - stacked.mean(axis=0)) @ axes[:2].T for name, rows in coordinates.items()}
+    radius = float(np.quantile(np.abs(np.concatenate(list(flat.values()))), _INSIDE)) or 1.0
+    points: list[list[list[float] | None]] = []
+    for place, name in enumerate(common.members_):
+        within = np.clip(flat[name] / radius, -1, 1).round(3).tolist()
+        points.append([None if row < 0 else within[row] for row in groups[:, place].tolist()])
+    angles = _angles(points, len(groups))
+    return {
+        "keys": [[None if key is None else str(key) for key in keys] for keys in common.group_keys_[:MAX_GROUPS]],
+        "probability": common.group_probability_[:MAX_GROUPS].round(4).tolist(),
+        "colours": ((angles + np.pi) / (2 * np.pi) * _COLOURS).astype(int).clip(0, _COLOURS - 1).tolist(),
+        "points": points,
+    }
+
+
+def _angles(points: list[list[list[float] | None]], count: int) -> NDArray[np.float64]:
+    """Where each group lies around the middle (g,), by its first row: neighbours have one colour in all panels."""
+    found = np.zeros(count)
+    for group in range(count):
+        first = next((rows[group] for rows in points if rows[group] is not None), None)
+        if first is not None:
+            found[group] = np.arctan2(first[1], first[0])
+    return found
