@@ -529,7 +529,7 @@ def test_help_of_discover_begins_with_what_people_use(capsys):
     common = re.findall(r"^  (?:-\w(?: \w+)?, )?(--[a-z-]+)", options, flags=re.MULTILINE)
     rare = re.findall(r"^  (--[a-z-]+)", advanced.split("examples:")[0], flags=re.MULTILINE)
     assert {"--seeds", "--out", "--anchors", "--overwrite", "--resume"} <= set(common)
-    assert len(common) <= 13  # --help and --json among them
+    assert len(common) <= 14  # --help and --json among them
     assert {"--seed-format", "--whiten", "--method", "--ignore-verdict"} <= set(rare)
 
 

@@ -1,9 +1,8 @@
 """Stand-ins for queries where there are none: of each text of the index its title, or a sentence from its middle.
 
 The text that a stand-in is taken from is what it should find. Where that text was encoded whole, the stand-in is a part
-of it and finds it nearly as easily as the text itself would, so that it flatters nearly as much
-(`benchmarks/queries.py` measures it); where only a summary was encoded, a sentence from elsewhere is as good as a
-query.
+of it and finds it nearly as easily as the text itself would: it flatters nearly as much (`benchmarks/queries.py`).
+Where only a summary was encoded, a sentence from elsewhere does better.
 """
 
 from __future__ import annotations
