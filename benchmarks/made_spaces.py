@@ -17,7 +17,7 @@ GARBAGE = ("garbage-x", "garbage-both")
 
 @dataclass(frozen=True)
 class Spaces:
-    """X (n, dx) and Y (m, dy), the row of Y (n,) for each of X (-1: none), and unseen pairs (u, dx), (u, dy), if any."""
+    """X (n, dx) and Y (m, dy), the row of Y (n,) for each of X (-1: none), and unseen pairs (u,), if any."""
 
     x: Matrix
     y: Matrix
@@ -60,14 +60,14 @@ def symmetric(data: Path, name: str, rows: int, chance: np.random.Generator) -> 
         unit = space[real] / np.linalg.norm(space[real], axis=1, keepdims=True)
         unit = unit - unit.mean(axis=0)
         one, other = np.array_split(unit, 2)  # two independent halves, as coordinates of one row
-        sides.append(
-            {
-                "mirrored": lambda a, b, u: [u, -u],
-                "two-mirrors": lambda a, b, u: [np.hstack([s * a, t * b]) for s in (1, -1) for t in (1, -1)],
-                "swapped": lambda a, b, u: [np.hstack([a, b]), np.hstack([b, a])],
-            }[name](one, other, unit)
-        )
-    left, right = (np.concatenate(parts).astype(np.float32) for parts in sides)
+        if name == "mirrored":
+            images = [unit, -unit]
+        elif name == "two-mirrors":
+            images = [np.hstack([s * one, t * other]) for s in (1, -1) for t in (1, -1)]
+        else:
+            images = [np.hstack([one, other]), np.hstack([other, one])]
+        sides.append(np.concatenate(images).astype(np.float32))
+    left, right = sides
     order = chance.permutation(len(right))
     return Spaces(left, right[order], np.argsort(order))
 

@@ -1,7 +1,7 @@
 """Are the answers right? Verdicts, overlap and confidence over many small runs whose truth is known.
 
-    python benchmarks/verdicts.py --data DIR --jobs 8 --out verdicts.jsonl --json verdicts.json    all; an hour on 8 cores
-    python benchmarks/verdicts.py --data DIR --pairs easy --kinds noise symmetric                  a few; minutes
+    python benchmarks/verdicts.py --data DIR --jobs 8 --out verdicts.jsonl --json verdicts.json   all; an hour or so
+    python benchmarks/verdicts.py --data DIR --pairs easy --kinds noise symmetric                 a few; minutes
 
 Real spaces of 1,500 rows each that share a part of their items, with seeds and without; wrong seeds; the signs of real
 spaces alone; noise; spaces that are symmetric; spaces with a half of garbage. The map is *right* if it brings at least
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from kedge import AnchorDiscovery
 from kedge.tasks import calibration_error, reliability
-from made_spaces import GARBAGE, NOISE, SYMMETRIC, Matrix, Spaces, garbage, noise, symmetric
+from made_spaces import GARBAGE, NOISE, SYMMETRIC, Spaces, garbage, noise, symmetric
 from setting import (
     add_data_option,
     add_run_options,

@@ -58,6 +58,7 @@ def answer_both(
     else:
         reason = f"{sentence(recognition)}: {few}, or their rows look too much alike; {listed} pairs are listed."
         advice = "Use the map, which needs no pairs; look at the pairs that are listed before you use them."
+    reason = f"{reason} {confidence.isolation}".strip()
     mutual = alignment.match.mutual_share
     pairs = Answer(score, verdict, reason, advice)
     return Health(judged.answer, pairs, overlap, recognition.share, judged.closeness, judged.agreement, mutual)
@@ -72,4 +73,4 @@ def _overlap(problem: Problem, confidence: Confidence, *, disjoint: bool) -> Ove
     if confidence.trust == 0:
         return Overlap(Interval(None, 0.0, 1.0), Interval(None, 0.0, 1.0))
     found = (unaided.partner[problem.seeds_x] == problem.seeds_y) & unaided.mutual[problem.seeds_x]
-    return estimate_overlap(confidence.recognition, seeds, int(found.sum()))
+    return estimate_overlap(confidence.recognition, seeds, int(found.sum()), confidence.right_share)

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 from torch import Tensor
 
+from kedge.judging.isolation import Isolation
 from kedge.matching import Comparison, Match
 
 PROBABLE = 0.5
@@ -44,7 +45,8 @@ _BINS = 20
 class Choices:
     """Margins of the first choices of all rows of X (n,), and of the second choices of some rows of X (k,) and Y (l,).
 
-    `rows_y` is the number of rows of Y; a margin is positive where the choice is mutual.
+    Isolated rows may be left aside: of them the law says nothing. `rows_y` is the number of rows of Y; a margin is
+    positive where the choice is mutual.
     """
 
     first: NDArray[np.float64]
@@ -53,12 +55,18 @@ class Choices:
     rows_y: int
 
     @classmethod
-    def from_comparison(cls, compared: Comparison, match: Match, generator: torch.Generator) -> Choices:
-        """Of rows that are compared, and their match."""
+    def from_comparison(
+        cls, compared: Comparison, match: Match, generator: torch.Generator, without: Isolation | None = None
+    ) -> Choices:
+        """Of rows that are compared, and their match; some of them may be left aside."""
         some_x, some_y = (_some(rows, generator) for rows in (compared.x, compared.y))
+        first, rows_y = match.margin, len(compared.y)
+        if without is not None and without.any:
+            some_x, some_y = some_x[~without.x[some_x]], some_y[~without.y[some_y]]
+            first, rows_y = first[~without.x], int((~without.y).sum())
         second_x = compared.second_margins(match, some_x)
         second_y = compared.second_margins(match, some_y, of_y=True)
-        return cls(_numbers(match.margin), _numbers(second_x), _numbers(second_y), len(compared.y))
+        return cls(_numbers(first), _numbers(second_x), _numbers(second_y), rows_y)
 
 
 def _numbers(margins: Tensor) -> NDArray[np.float64]:
