@@ -171,8 +171,9 @@ class LabelFreeJudge:
             chance_rate = min(chance_rate, self._chance_rate_of_all)
             significant = recognition.exceeds(chance_rate, _SIGNIFICANT)
         if significant and not recognition.exceeds(chance_rate, _SIGNIFICANT + _MORE_BY_SHARP_ROUNDS):
-            chance_rate = max(chance_rate, self._sharp_chance_rate(part, match))
-            significant = recognition.exceeds(chance_rate, _SIGNIFICANT)
+            # For the verdict alone: rows that have a counterpart are not free to fit noise, and the count needs no more
+            # taken off.
+            significant = recognition.exceeds(self._sharp_chance_rate(part, match), _SIGNIFICANT)
         standing = None
         enough = min(len(self._problem.x), len(self._problem.y)) >= MIN_ROWS
         if enough and not (significant and self._seeded and not self._ground.may_be_symmetric):
