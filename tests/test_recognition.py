@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kedge.judging.overlap import estimate_overlap
-from kedge.judging.recognition import Choices, Recognition, count_recognised, pair_probabilities
+from kedge.judging.recognition import Choices, Recognition, count_recognised, pair_probabilities, shown_by_margins
 from kedge.matching import best_partners, second_margins
 
 
@@ -104,6 +104,20 @@ def test_nothing_is_probable_among_non_matches():
     none = Choices(np.full(60, -1.0), np.full(60, -1.0), np.full(60, -1.0), 60)
     assert count_recognised(none).count == 0
     assert pair_probabilities(none, count_recognised(none))[1].max() == 0
+
+
+def test_the_largest_margins_show_whether_any_row_is_recognised():
+    """As few as a tenth of the rows show it; fitted non-matches, whose leads are all a little larger, do not."""
+    assert shown_by_margins(choices_of(non_matches_and_pairs(0.1)))
+    chance = np.random.default_rng(1)
+    similarity = chance.exponential(size=(1500, 1500))
+    assert not shown_by_margins(choices_of(similarity))
+    heavier = chance.exponential(size=(1500, 1500)) ** 1.5  # falls off more slowly, as real similarities do
+    rows = np.arange(1500)
+    heavier[rows, heavier.argmax(axis=1)] += 0.4
+    fitted = choices_of(heavier)
+    assert count_recognised(fitted).share > 0.05
+    assert not shown_by_margins(fitted)
 
 
 def test_margins_that_are_all_equal_leave_no_bin_empty():

@@ -16,7 +16,7 @@ from torch import Tensor
 from kedge.judging.health import OK, UNCERTAIN
 from kedge.judging.isolation import Isolation
 from kedge.judging.judge import Judgement
-from kedge.judging.recognition import Choices, Recognition, count_recognised, pair_probabilities
+from kedge.judging.recognition import Choices, Recognition, count_recognised, pair_probabilities, shown_by_margins
 from kedge.matching import CandidateRecall, Comparison, Match, Problem
 from kedge.solving.steps import Log
 
@@ -88,7 +88,8 @@ def measure_confidence(
     candidate_recall = honest.candidate_recall(match)
     log.report("confidence", 2, 2)
     seemingly = count_recognised(choices)
-    recognition = seemingly.less(1.0 if disjoint else judged.chance_rate)
+    doubted = disjoint or not (judged.significant or shown_by_margins(choices))
+    recognition = seemingly.less(1.0 if doubted else judged.chance_rate)
     recognition = replace(recognition, rows_x=len(problem.x), rows_y=len(problem.y))
     match = replace(match, partner=torch.where(match.mutual, match.partner, guesses))
     if trust == 0 or not bool(match.mutual.any()):
