@@ -88,8 +88,7 @@ def measure_confidence(
     candidate_recall = honest.candidate_recall(match)
     log.report("confidence", 2, 2)
     seemingly = count_recognised(choices)
-    doubted = disjoint or not (judged.significant or shown_by_margins(choices))
-    recognition = seemingly.less(1.0 if doubted else judged.chance_rate)
+    recognition = seemingly.less(_by_chance(judged, choices, disjoint=disjoint))
     recognition = replace(recognition, rows_x=len(problem.x), rows_y=len(problem.y))
     match = replace(match, partner=torch.where(match.mutual, match.partner, guesses))
     if trust == 0 or not bool(match.mutual.any()):
@@ -103,6 +102,19 @@ def measure_confidence(
     paired[seeds[0].cpu().numpy()] = 1.0
     minimum = trust * float(probabilities[0])
     return Confidence(given, paired.astype(np.float32), minimum, match, recognition, trust, isolation, candidate_recall)
+
+
+def _by_chance(judged: Judgement, choices: Choices, *, disjoint: bool) -> float:
+    """The share of rows that only seem to be recognised.
+
+    Where the largest margins show the recognised rows, none: those have counterparts, and are not free to fit noise. All
+    of them, where neither the margins show them nor the judge is content with them.
+    """
+    if disjoint:
+        return 1.0
+    if shown_by_margins(choices):
+        return 0.0
+    return judged.chance_rate if judged.significant else 1.0
 
 
 def _with_seeds(match: Match, seeds_x: Tensor, seeds_y: Tensor) -> Match:
