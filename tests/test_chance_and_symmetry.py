@@ -143,6 +143,12 @@ def test_isolated_rows_are_found_on_the_side_that_has_them():
     assert (nothing.any, str(nothing)) == (False, "")
 
 
+def test_no_rows_of_a_space_without_a_gap_are_called_isolated(rotated):
+    """A fifth of few Gaussian rows lies far out, but so do others, more or less."""
+    for rows in (120, 400):
+        assert not Isolation.from_problem(problem_of(*rotated(n=rows))).any
+
+
 @pytest.mark.thorough
 def test_garbage_is_said_and_not_paired(words, word_seeds):
     x, y = words

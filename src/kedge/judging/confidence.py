@@ -88,7 +88,7 @@ def measure_confidence(
     candidate_recall = honest.candidate_recall(match)
     log.report("confidence", 2, 2)
     seemingly = count_recognised(choices)
-    recognition = seemingly.less(_by_chance(judged, choices, disjoint=disjoint))
+    recognition = seemingly.less(share_by_chance(judged, choices, disjoint=disjoint))
     recognition = replace(recognition, rows_x=len(problem.x), rows_y=len(problem.y))
     match = replace(match, partner=torch.where(match.mutual, match.partner, guesses))
     if trust == 0 or not bool(match.mutual.any()):
@@ -104,11 +104,11 @@ def measure_confidence(
     return Confidence(given, paired.astype(np.float32), minimum, match, recognition, trust, isolation, candidate_recall)
 
 
-def _by_chance(judged: Judgement, choices: Choices, *, disjoint: bool) -> float:
+def share_by_chance(judged: Judgement, choices: Choices, *, disjoint: bool) -> float:
     """The share of rows that only seem to be recognised.
 
-    Where the largest margins show the recognised rows, none: those have counterparts, and are not free to fit noise. All
-    of them, where neither the margins show them nor the judge is content with them.
+    Where the largest margins show the recognised rows, none: those have counterparts, and are not free to fit noise.
+    All of them, where neither the margins show them nor the judge is content with them.
     """
     if disjoint:
         return 1.0

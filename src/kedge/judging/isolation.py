@@ -23,8 +23,9 @@ _SHARE_OF_DENSITY = 0.25
 # Where even those are hardly nearer than random directions are, the space as a whole is of that kind, and nothing is
 # said of single rows.
 _MIN_CONTRAST = 0.1
-# Some rows of every space are alone; so many are a kind.
-_MIN_ISOLATED = 0.2
+# Some rows of every space are alone. So many are a kind, if there is a gap between them and the others: at most this
+# part of their number lies as far again from random directions.
+_MIN_ISOLATED, _MAX_BETWEEN = 0.2, 0.5
 
 
 @dataclass(frozen=True)
@@ -74,9 +75,10 @@ def _isolated(rows: Tensor, budget: int) -> Tensor:
     random = unit(torch.randn(_SAMPLE, rows.shape[1], generator=generator).to(others))
     by_chance = _nearness(random, others, budget).median()
     density = near[some].quantile(0.9) - by_chance
-    isolated = near < by_chance + _SHARE_OF_DENSITY * density
-    is_kind = float(density) >= _MIN_CONTRAST and float(isolated.float().mean()) >= _MIN_ISOLATED
-    return isolated & is_kind
+    isolated, no_further = (near < by_chance + share * density for share in (_SHARE_OF_DENSITY, 2 * _SHARE_OF_DENSITY))
+    count, between = int(isolated.sum()), int((no_further & ~isolated).sum())
+    is_kind = count >= _MIN_ISOLATED * len(rows) and between <= _MAX_BETWEEN * count
+    return isolated & (is_kind and float(density) >= _MIN_CONTRAST)
 
 
 def _nearness(rows: Tensor, others: Tensor, budget: int) -> Tensor:

@@ -65,7 +65,8 @@ class Choices:
         first, rows_y = match.margin, len(compared.y)
         if without is not None and without.any:
             some_x, some_y = some_x[~without.x[some_x]], some_y[~without.y[some_y]]
-            first, rows_y = first[~without.x], int((~without.y).sum())
+            first = torch.where(without.y[match.partner], -first.abs(), first)[~without.x]
+            rows_y = int((~without.y).sum())
         second_x = compared.second_margins(match, some_x)
         second_y = compared.second_margins(match, some_y, of_y=True)
         return cls(_numbers(first), _numbers(second_x), _numbers(second_y), rows_y)
