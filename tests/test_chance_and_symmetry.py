@@ -79,9 +79,11 @@ def test_binary_noise_of_many_dimensions_is_never_ok(seeds, state):
 
 def test_signs_of_real_spaces_are_not_refused(rotated):
     """One thing seen by two encoders, of which only the signs are kept."""
-    signs = [np.where(side > np.median(side, axis=0), 1.0, -1.0) for side in rotated(n=600)]
-    discovery = AnchorDiscovery(n_anchors=20, device="cpu").fit(*signs, [(row, row) for row in range(15)])
+    signs = [np.where(side > np.median(side, axis=0), 1.0, -1.0) for side in rotated(n=600, dim=64)]
+    discovery = AnchorDiscovery(n_anchors=20, schedule=Schedule(), device="cpu")
+    discovery.fit(*signs, [(row, row) for row in range(60)])
     assert discovery.health_.map.verdict == "ok"
+    assert (discovery.match_ == np.arange(600)).mean() > 0.9
 
 
 # -- symmetries -----------------------------------------------------------------------------------

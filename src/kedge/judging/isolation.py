@@ -16,7 +16,7 @@ from kedge.geometry import unit
 from kedge.matching import Problem, map_rows, nearest_of
 
 # Rows are as near to others as the mean of so many nearest says, among a sample of so many.
-_NEIGHBOURS, _SAMPLE = 10, 2000
+_NEIGHBOURS, _SAMPLE = 10, 1000
 # An isolated row is nearer to others than a random direction by less than this share of what the tenth of rows in the
 # densest places has.
 _SHARE_OF_DENSITY = 0.25

@@ -42,7 +42,7 @@ _FOLDS = 4
 _HARDLY = 0.05
 # More rounds fit noise better: so much more seems to be recognised then, and what exceeds chance by less is looked at
 # again.
-_MORE_BY_SHARP_ROUNDS = 0.4
+_MORE_BY_SHARP_ROUNDS = 0.2
 # With so many rows recognised beyond chance, closeness need not be measured.
 _SIGNIFICANT = 0.2
 _TINY = 1e-6
