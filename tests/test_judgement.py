@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from kedge import AnchorDiscovery, Embeddings, Schedule
-from kedge.judging.judge import LabelFreeJudge
+from kedge.judging.judge import LabelFreeJudge, Standing
 from kedge.judging.recognition import Recognition
 from kedge.matching import Problem
 from kedge.solving.steps import Log
@@ -139,7 +139,7 @@ class Fixed(LabelFreeJudge):
         space = torch.eye(rows)
         chosen = torch.arange(seeds)
         super().__init__(Problem(space, space, chosen, chosen, 2**20, centered), 0, Log())
-        self._told = Recognition(recognised * rows, 0.01 * rows, rows, rows), standing
+        self._told = Recognition(recognised * rows, 0.01 * rows, rows, rows), standing and Standing(*standing)
         self.__dict__["_chance_rate"] = chance_rate
 
     def _recognition(self, part, match):
@@ -147,6 +147,9 @@ class Fixed(LabelFreeJudge):
 
     def _standing(self, part, match, *, random_rivals):
         return self._told[1]
+
+    def _sharp_chance_rate(self, part, match):
+        return 0.0
 
 
 def test_the_reasons_say_what_was_measured():
@@ -157,14 +160,18 @@ def test_the_reasons_say_what_was_measured():
     assert verdicts == ["ok", "uncertain", "failed"]
     assert "20% closer than the best of 3 random starts" in Fixed(0.0, (0.2, 0.9)).judge(None, None).answer.reason
     # Closer, but the halves of the rows do not agree about it: right about topics, and nothing else.
-    assert Fixed(0.0, (0.5, 0.1)).judge(None, None).answer.verdict == "failed"
-    recognised = Fixed(0.4).judge(None, None)
+    assert Fixed(0.0, (0.5, 0.1)).judge(None, None).answer.verdict == "uncertain"
+    assert Fixed(0.0, (0.5, 0.02)).judge(None, None).answer.verdict == "failed"
+    recognised = Fixed(0.4, (1.0, 1.0)).judge(None, None)
     assert (recognised.answer.verdict, recognised.significant) == ("ok", True)
     assert "About 40% of the rows recognise" in recognised.answer.reason
     # What a random start seems to recognise too is no evidence.
     assert not Fixed(0.4, (0.0, 0.0), chance_rate=0.35).judge(None, None).significant
-    upside_down = Fixed(0.4, (0.0, 0.0), seeds=0).judge(None, None).answer
-    assert (upside_down.verdict, "mirror image" in upside_down.reason) == ("uncertain", True)
+    upside_down = Fixed(0.4, (0.0, 0.0, True), seeds=0).judge(None, None).answer
+    assert (upside_down.verdict, "Mirror images fit as well" in upside_down.reason) == ("uncertain", True)
+    assert "three seeds" in upside_down.advice
+    # Of what is no better than chance, mirror images are not worth a word.
+    assert Fixed(0.0, (0.0, 0.0, True), seeds=0).judge(None, None).answer.verdict == "failed"
 
 
 def test_the_advice_fits_what_was_done():

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kedge.judging.confidence import share_by_chance
 from kedge.judging.overlap import estimate_overlap
-from kedge.judging.recognition import Choices, Recognition, count_recognised, pair_probabilities
+from kedge.judging.recognition import Choices, Recognition, count_recognised, pair_probabilities, shown_by_margins
 from kedge.matching import best_partners, second_margins
 
 
@@ -104,6 +107,38 @@ def test_nothing_is_probable_among_non_matches():
     none = Choices(np.full(60, -1.0), np.full(60, -1.0), np.full(60, -1.0), 60)
     assert count_recognised(none).count == 0
     assert pair_probabilities(none, count_recognised(none))[1].max() == 0
+
+
+def leads(share_ahead, scale, rows=2000):
+    """Margins (n,) of which a share is positive and falls off exponentially on a scale."""
+    quantiles = (np.arange(rows) + 0.5) / rows
+    return -scale * np.log(quantiles / share_ahead)
+
+
+def fitted_non_matches():
+    """First choices that lead more often than the law says, S = .5 and F = .25, as fitted to false pairs.
+
+    Those that lead by far are not more than the law says, or fewer.
+    """
+    second = leads(0.25, 0.55)
+    return Choices(leads(0.56, 1.0), second, second, 2000)
+
+
+def test_the_largest_margins_show_whether_any_row_is_recognised():
+    """As few as a tenth of the rows show it; fitted non-matches do not, although rows seem recognised."""
+    assert shown_by_margins(choices_of(non_matches_and_pairs(0.1)))
+    assert count_recognised(fitted_non_matches()).share > 0.15
+    assert not shown_by_margins(fitted_non_matches())
+
+
+@pytest.mark.parametrize(
+    ("shared", "significant", "expected"), [(0.1, False, 0.0), (0.0, False, 1.0), (0.0, True, 0.2)]
+)
+def test_what_the_largest_margins_show_is_counted_and_what_nothing_shows_is_not(shared, significant, expected):
+    judged = SimpleNamespace(chance_rate=0.2, significant=significant)
+    choices = choices_of(non_matches_and_pairs(shared)) if shared else fitted_non_matches()
+    assert share_by_chance(judged, choices, disjoint=False) == expected
+    assert share_by_chance(judged, choices, disjoint=True) == 1
 
 
 def test_margins_that_are_all_equal_leave_no_bin_empty():

@@ -138,7 +138,7 @@ def _answer_pairs(
     else:
         reason = f"{counted}{right}; {recognised}: {few}, or several rows of Y fit equally well."
         advice = "Use the map, which needs no pairs; look at the pairs that are listed before you use them."
-    return Answer(score, verdict, reason, advice, "recognition")
+    return Answer(score, verdict, f"{reason} {confidence.isolation}".strip(), advice, "recognition")
 
 
 def _recognised_seeds(trusted: Problem, confidence: Confidence) -> int:
@@ -156,4 +156,5 @@ def _overlap(trusted: Problem, confidence: Confidence, *, disjoint: bool) -> Ove
         return Overlap(*(Interval(share, share, share) for share in known))
     if confidence.trust == 0:
         return Overlap(Interval(None, 0.0, 1.0), Interval(None, 0.0, 1.0))
-    return estimate_overlap(confidence.recognition, seeds, _recognised_seeds(trusted, confidence))
+    recognised = _recognised_seeds(trusted, confidence)
+    return estimate_overlap(confidence.recognition, seeds, recognised, confidence.right_share)

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from kedge.geometry import nearest_rotation, orthogonal_map, unit
+from kedge.judging.symmetries import reflections
 from kedge.matching import CosineReading, Match, Problem, row_blocks, transport_step
 from kedge.models.pair_fitting import pair_moments
 from kedge.solving.alignment import Judge
@@ -28,12 +29,17 @@ SAMPLE = 4000
 """Rows of each space that maps compete on."""
 
 _ROUNDS = Schedule(sample_size=SAMPLE, anneal_rounds=20, epsilon_end=0.04, finish_rounds=4, parts=1)
+# Longer and sharper, as a discovery that tries several ways ends up: what chance comes to that way is the fair rival of
+# a match that is not clearly better than what fewer rounds come to.
+_SHARP_ROUNDS = replace(_ROUNDS, anneal_rounds=60, epsilon_end=0.02)
 _ROUNDS_PER_HALF = Schedule(anneal_rounds=10, epsilon_start=0.06, epsilon_end=0.04, parts=1)
 # Rounds with the spaces held still, for the plan to settle before it is valued.
 _ROUNDS_TO_VALUE = 3
 # A rival that takes so many rows to where the map takes them is the map.
 _SAME_MAP = 0.2
 _COMPARED = 1000
+# A mirror image that has, as it is, at least this share of the map's gain is worth annealing.
+_WORTH_ANNEALING = 0.5
 
 
 @dataclass(frozen=True)
@@ -79,14 +85,38 @@ class Ground:
         cross = pair_moments(problem, *match.pairs()).cross.to(self.axes_x.dtype)
         return nearest_rotation((self.axes_x.T @ cross @ self.axes_y).double()).to(self.x.dtype)
 
-    def annealed(self, rotation: Tensor) -> Tensor:
+    def annealed(self, rotation: Tensor, *, sharply: bool = False) -> Tensor:
         """What a rotation (kx, ky) becomes by some rounds of annealing."""
-        return anneal(self.sample, self.x, self.y, rotation, _ROUNDS, Log())
+        return anneal(self.sample, self.x, self.y, rotation, _SHARP_ROUNDS if sharply else _ROUNDS, Log())
 
-    def match_by_chance(self, judge: Judge) -> Match:
+    def match_by_chance(self, judge: Judge, *, sharply: bool = False) -> Match:
         """The match of the sample that the method comes to from a random rotation."""
-        reading = CosineReading(self.axes_x @ self.annealed(self.random_rotation(0)), self.axes_y)
+        reading = CosineReading(self.axes_x @ self.annealed(self.random_rotation(0), sharply=sharply), self.axes_y)
         return finish(self.sample, reading, _ROUNDS.finish_rounds, judge, Log()).match
+
+    def same_or_image(self, one: Tensor, other: Tensor) -> bool:
+        """Whether two rotations are one map, more or less, or one the mirror image of the other."""
+        images = [one, -one, *(one @ reflection for reflection in self._reflections)]
+        return any(self.same(image, other) for image in images)
+
+    def grown_from_chance(self, number: int) -> Rival:
+        """What a random rotation becomes by as much annealing as a discovery gets, and what that is worth."""
+        return self.improved(self.annealed(self.random_rotation(number), sharply=True))
+
+    def images(self, found: Rival) -> list[Tensor]:
+        """The rotations (kx, ky) that come of a map's by turning axes over, and bring the spaces about as close."""
+        gained = found.value - self.value_of_nothing
+        images = [found.rotation @ reflection for reflection in self._reflections]
+        return [image for image in images if self._value(image) - self.value_of_nothing >= _WORTH_ANNEALING * gained]
+
+    @cached_property
+    def _reflections(self) -> list[Tensor]:
+        return reflections(self.y)
+
+    @property
+    def may_be_symmetric(self) -> bool:
+        """Whether moments leave room for a reflection of Y onto itself."""
+        return bool(self._reflections)
 
     def improved(self, rotation: Tensor) -> Rival:
         """What a rotation (kx, ky) becomes by some rounds of annealing, and what that is worth."""

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from kedge.judging.health import OK, UNCERTAIN
+from kedge.judging.isolation import Isolation
 from kedge.judging.judge import Judgement
-from kedge.judging.recognition import Choices, Recognition, count_recognised, pair_probabilities
+from kedge.judging.recognition import Choices, Recognition, count_recognised, pair_probabilities, shown_by_margins
 from kedge.matching import CandidateRecall, Comparison, Match, Problem
 from kedge.solving.steps import Log
 
@@ -32,8 +33,8 @@ class Confidence:
     `paired` (n,) is the probability that a row's partner is right if the two are a mutual pair, `minimum` that of
     the least sure pair. In the match seeds are pairs; `unaided` is the match without them.
     `recognition` is how many rows are recognised, `trust` whether the map is right at all, which all probabilities
-    count in; `candidate_recall` says, where only candidates were compared, how many of a sample have their exact
-    partner.
+    count in; `isolation` says which rows look like nothing else: their pairs are worth nothing. `candidate_recall`
+    says, where only candidates were compared, how many of a sample have their exact partner.
     """
 
     match: Match
@@ -42,7 +43,14 @@ class Confidence:
     unaided: Match
     recognition: Recognition
     trust: float
+    isolation: Isolation
     candidate_recall: CandidateRecall | None
+
+    @property
+    def right_share(self) -> float:
+        """About the share of mutual pairs that are right, isolated rows aside."""
+        pairs = self.unaided.mutual & ~self.isolation.x & ~self.isolation.y[self.unaided.partner]
+        return min(self.recognition.count / max(float(pairs.sum()), 1.0), 1.0)
 
     def of(self, rows_x: NDArray[np.int64], rows_y: NDArray[np.int64]) -> NDArray[np.float32]:
         """Probabilities (k,) that rows (k,) of X and of Y belong together, whether or not they are pairs."""
@@ -75,22 +83,38 @@ def measure_confidence(
     trust = float(np.clip((judged.answer.score - UNCERTAIN) / (OK - UNCERTAIN), 0, 1))
     match = log.once("confidence", Match, honest.match)
     log.report("confidence", 1, 2)
-    choices = Choices.from_comparison(honest, match, torch.Generator().manual_seed(0))
+    isolation = judged.isolation
+    choices = Choices.from_comparison(honest, match, torch.Generator().manual_seed(0), isolation)
     candidate_recall = honest.candidate_recall(match)
     log.report("confidence", 2, 2)
     seemingly = count_recognised(choices)
-    recognition = seemingly.less(1.0 if disjoint else judged.chance_rate)
+    recognition = seemingly.less(share_by_chance(judged, choices, disjoint=disjoint))
+    recognition = replace(recognition, rows_x=len(problem.x), rows_y=len(problem.y))
     match = replace(match, partner=torch.where(match.mutual, match.partner, guesses))
     if trust == 0 or not bool(match.mutual.any()):
         nothing = np.zeros(len(problem.x), dtype=np.float32)
-        return Confidence(match, nothing, 0.0, match, recognition, 0.0, candidate_recall)
+        return Confidence(match, nothing, 0.0, match, recognition, 0.0, isolation, candidate_recall)
     at, probabilities = pair_probabilities(choices, seemingly)
     probabilities = probabilities * (recognition.count / max(seemingly.count, 1.0))
     given = _with_seeds(match, *seeds)
     paired = trust * np.interp(given.margin.double().cpu().numpy(), at, probabilities)
+    paired[(isolation.x | isolation.y[given.partner]).cpu().numpy()] = 0.0
     paired[seeds[0].cpu().numpy()] = 1.0
     minimum = trust * float(probabilities[0])
-    return Confidence(given, paired.astype(np.float32), minimum, match, recognition, trust, candidate_recall)
+    return Confidence(given, paired.astype(np.float32), minimum, match, recognition, trust, isolation, candidate_recall)
+
+
+def share_by_chance(judged: Judgement, choices: Choices, *, disjoint: bool) -> float:
+    """The share of rows that only seem to be recognised.
+
+    Where the largest margins show the recognised rows, none: those have counterparts, and are not free to fit noise.
+    All of them, where neither the margins show them nor the judge is content with them.
+    """
+    if disjoint:
+        return 1.0
+    if shown_by_margins(choices):
+        return 0.0
+    return judged.chance_rate if judged.significant else 1.0
 
 
 def _with_seeds(match: Match, seeds_x: Tensor, seeds_y: Tensor) -> Match:

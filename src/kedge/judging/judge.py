@@ -5,20 +5,26 @@ that rows seem to recognise others; how far, a random start on the same spaces s
 items are shared or because rows look too much alike, the spaces as wholes are compared, and the map competes with what
 the same rounds of the same method make of random rotations (`chance`).
 
-Without seeds the map's own mirror image is among its rivals: of spaces that look the same turned inside out nobody can
-say which way round they belong.
+The rivals are grown as long as a discovery grows: what fits noise best is found by trying. Reflections of a space onto
+itself that the data do not contradict (`symmetries`) are rivals too, unless seeds decide against them, and without
+seeds the map's own mirror image always is: of spaces that look the same turned over nobody can say which way round they
+belong.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import math
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from kedge.geometry import unit
 from kedge.judging.chance import SAMPLE, Ground, Rival
 from kedge.judging.health import UNCERTAIN, Answer, Verdict, sentence, verdict_of
+from kedge.judging.isolation import Isolation
 from kedge.judging.recognition import MIN_ROWS, Choices, Recognition, count_recognised, probable_rows
 from kedge.matching import Comparison, Match, Problem
 from kedge.models.cross_fitting import cross_fitted
@@ -34,11 +40,18 @@ _RIVALS = 3
 _FOLDS = 4
 # A share of recognised rows that is not worth a second look.
 _HARDLY = 0.05
+# More rounds fit noise better: so much more seems to be recognised then, and what exceeds chance by less is looked at
+# again.
+_MORE_BY_SHARP_ROUNDS = 0.2
 # With so many rows recognised beyond chance, closeness need not be measured.
 _SIGNIFICANT = 0.2
 _TINY = 1e-6
+# Where random starts gain less than this share of all that there is to gain, that is what gains are compared with.
+_MIN_GAIN = 0.05
 # A mirror image that comes within this share of the map's own gain is as good as the map.
 _AS_GOOD = 0.02
+# Seeds decide between a map and its image if they are closer by so much, on average, under one of them.
+_DECISIVE = 0.1
 # Seeds that are enough for most pairs of spaces.
 _ENOUGH_SEEDS = 15
 _CENTER = "Center the spaces: rows that are not centered are all alike."
@@ -49,7 +62,8 @@ class Judgement:
     """The answer, and what it rests on: see `Health`.
 
     `chance_rate` is the share of rows that seem recognised after a random start, which is already subtracted from the
-    recognition; `significant` whether it is beyond doubt that rows are recognised.
+    recognition; `significant` whether it is beyond doubt that rows are recognised; `isolation` which rows look like
+    nothing else, and are left aside.
     """
 
     answer: Answer
@@ -58,6 +72,7 @@ class Judgement:
     significant: bool
     closeness: float | None
     agreement: float | None
+    isolation: Isolation = field(compare=False, repr=False)
 
     @property
     def verdict(self) -> Verdict:
@@ -90,9 +105,24 @@ class Judgement:
         return self.recognition.share
 
 
+class Standing(NamedTuple):
+    """By how much a map beats its best rivals in closeness and in agreement, and whether a mirror image is as good.
+
+    Closeness counts in units of what the best rival has gained over no map at all, agreement in units of what it
+    lacks to be perfect.
+    """
+
+    closeness: float
+    agreement: float
+    mirrored: bool = False
+
+
 @dataclass(frozen=True)
 class _ChanceRate:
+    """The share of rows that seem to be recognised, and the rotation (kx, ky) that the match implies."""
+
     share: float
+    rotation: Tensor
 
 
 @dataclass(frozen=True)
@@ -140,12 +170,20 @@ class LabelFreeJudge:
             # Fewer rows are fitted more easily: what they came to by chance may be too much to ask.
             chance_rate = min(chance_rate, self._chance_rate_of_all)
             significant = recognition.exceeds(chance_rate, _SIGNIFICANT)
+        if significant and not recognition.exceeds(chance_rate, _SIGNIFICANT + _MORE_BY_SHARP_ROUNDS):
+            # For the verdict alone: rows that have a counterpart are not free to fit noise, and the count needs no more
+            # taken off.
+            significant = recognition.exceeds(self._sharp_chance_rate(part, match), _SIGNIFICANT)
         standing = None
-        if min(len(self._problem.x), len(self._problem.y)) >= MIN_ROWS and not (significant and self._seeded):
+        enough = min(len(self._problem.x), len(self._problem.y)) >= MIN_ROWS
+        if enough and not (significant and self._seeded and not self._ground.may_be_symmetric):
             standing = self._standing(part, match, random_rivals=not significant)
+            if significant and self._seeded and not standing.mirrored:
+                standing = None  # rows that recognise each other are proof enough
         recognition = recognition.less(chance_rate)
         answer = self._answer(recognition, significant, standing)
-        return Judgement(answer, recognition, chance_rate, significant, *(standing or (None, None)))
+        closeness, agreement = (None, None) if standing is None else standing[:2]
+        return Judgement(answer, recognition, chance_rate, significant, closeness, agreement, self._isolation)
 
     @property
     def _seeded(self) -> bool:
@@ -160,46 +198,79 @@ class LabelFreeJudge:
 
     def _recognised(self, sample: Problem, match: Match) -> Recognition:
         honest = cross_fitted(sample, *match.pairs(), self._generator(), _FOLDS)
-        return count_recognised(Choices.from_comparison(honest, honest.match(), self._generator()))
+        isolated = Isolation.from_problem(sample) if self._isolation.any else None
+        return count_recognised(Choices.from_comparison(honest, honest.match(), self._generator(), isolated))
+
+    @cached_property
+    def _isolation(self) -> Isolation:
+        return Isolation.from_problem(self._problem)
 
     @cached_property
     def _chance_rate(self) -> float:
         """The share of rows that seem to recognise a counterpart after a random start."""
-        return self._measure_chance("chance", self._chance_ground)
+        return self._measure_chance("chance", self._chance_ground).share
 
     @cached_property
     def _chance_rate_of_all(self) -> float:
         """The same on as many rows as matches are judged by, which takes longer."""
-        return self._measure_chance("chance-of-all", self._ground)
+        return self._measure_chance("chance-of-all", self._ground).share
 
-    def _measure_chance(self, stage: str, ground: Ground) -> float:
-        def measure() -> _ChanceRate:
-            return _ChanceRate(self._recognised(ground.sample, ground.match_by_chance(self)).share)
+    def _sharp_chance_rate(self, part: Problem, match: Match) -> float:
+        """The same after as many rounds as a discovery may take, as far as to its last temperature.
 
-        return self._log.once(stage, _ChanceRate, measure).share
-
-    def _standing(self, part: Problem, match: Match, *, random_rivals: bool) -> tuple[float, float]:
-        """By how much the map beats its best rivals in closeness and in agreement.
-
-        Closeness counts in units of what the best rival has gained over no map at all, agreement in units of what it
-        lacks to be perfect.
+        0 where that random start has found the map which is judged, or its mirror image: it was no chance then.
         """
+        ground, by_chance = self._chance_ground, self._sharp_chance
+        found = ground.rotation(part, match)
+        return 0.0 if ground.same_or_image(found, by_chance.rotation.to(found)) else by_chance.share
+
+    @cached_property
+    def _sharp_chance(self) -> _ChanceRate:
+        return self._measure_chance("chance-sharp", self._chance_ground, sharply=True)
+
+    def _measure_chance(self, stage: str, ground: Ground, *, sharply: bool = False) -> _ChanceRate:
+        def measure() -> _ChanceRate:
+            match = ground.match_by_chance(self, sharply=sharply)
+            return _ChanceRate(self._recognised(ground.sample, match).share, ground.rotation(ground.sample, match))
+
+        return self._log.once(stage, _ChanceRate, measure)
+
+    def _standing(self, part: Problem, match: Match, *, random_rivals: bool) -> Standing:
+        """How the map stands among its rivals."""
         ground = self._ground
         start = ground.rotation(part, match)
         found = ground.improved(start)
         if not ground.same(start, found.rotation):  # the rounds have left it behind: it was not even an optimum
-            return 0.0, 0.0
-        rivals = list(self._random_rivals) if random_rivals else []
-        if not self._seeded:
-            rivals.append(ground.improved(-found.rotation))
-        rivals = [rival for rival in rivals if not ground.same(found.rotation, rival.rotation)]
+            return Standing(0.0, 0.0)
+        images = ground.images(found) if self._seeded else [-found.rotation, *ground.images(found)]
+        mirrors = self._others(found, [ground.improved(image) for image in images])
+        mirrors = [mirror for mirror in mirrors if not self._seeds_decide(found, mirror)]
         nothing = ground.value_of_nothing
+        min_gain = _MIN_GAIN * (1 - nothing)  # similarities are at most 1
+        gained = max(found.value - nothing, min_gain)
+        mirrored = any(found.value - mirror.value < _AS_GOOD * gained for mirror in mirrors)
+        rivals = self._others(found, self._random_rivals) if random_rivals else mirrors
         value = max((rival.value for rival in rivals), default=nothing)
         agreement = max((rival.agreement for rival in rivals), default=0.0)
-        return (
-            (found.value - value) / max(value - nothing, _TINY),
+        return Standing(
+            (found.value - value) / max(value - nothing, min_gain),
             (found.agreement - agreement) / max(1 - agreement, _TINY),
+            mirrored,
         )
+
+    def _others(self, found: Rival, rivals: list[Rival]) -> list[Rival]:
+        """Those that are not the map itself."""
+        return [rival for rival in rivals if not self._ground.same(found.rotation, rival.rotation)]
+
+    def _seeds_decide(self, found: Rival, image: Rival) -> bool:
+        """Whether seeds speak for the map and against its image."""
+        if not self._seeded:
+            return False
+        ground, problem = self._ground, self._problem
+        x = unit(problem.take_x(problem.seeds_x).float() @ ground.axes_x)
+        y = unit(problem.take_y(problem.seeds_y).float() @ ground.axes_y)
+        by_map, by_image = ((unit(x @ rival.rotation) * y).sum(dim=1).mean() for rival in (found, image))
+        return float(by_map - by_image) > _DECISIVE
 
     @cached_property
     def _ground(self) -> Ground:
@@ -213,7 +284,8 @@ class LabelFreeJudge:
         return self._ground if rows >= min(SAMPLE, max(len(x), len(y))) else self._ground_of(rows)
 
     def _ground_of(self, rows: int) -> Ground:
-        return Ground.from_sample(self._problem.without_seeds().sample(rows, self._generator()), self._random_state)
+        rest = self._isolation.rest(self._problem)
+        return Ground.from_sample(rest.sample(rows, self._generator()), self._random_state)
 
     @cached_property
     def _random_rivals(self) -> list[Rival]:
@@ -222,7 +294,7 @@ class LabelFreeJudge:
         def grow() -> _Rivals:
             rivals = []
             for number in range(1, _RIVALS + 1):
-                rivals.append(self._ground.improved(self._ground.random_rotation(number)))
+                rivals.append(self._ground.grown_from_chance(number))
                 self._log.report("rivals", number, _RIVALS, agreement=rivals[-1].agreement)
             return _Rivals(
                 torch.stack([rival.rotation for rival in rivals]),
@@ -232,19 +304,20 @@ class LabelFreeJudge:
 
         return self._log.once("rivals", _Rivals, grow).each()
 
-    def _answer(self, recognition: Recognition, significant: bool, standing: tuple[float, float] | None) -> Answer:
+    def _answer(self, recognition: Recognition, significant: bool, standing: Standing | None) -> Answer:
+        if standing is not None and standing.mirrored and (significant or _score(standing) >= UNCERTAIN):
+            reason = f"Mirror images fit as well: {recognition}, but turned over along some axes it brings the spaces "
+            reason += "just as close."
+            seeds = "Check the seeds: they do not" if self._seeded else "Give three seeds: they would"
+            return Answer(UNCERTAIN, "uncertain", reason, f"{seeds} decide which way round the spaces belong.")
         if significant:
-            if standing is not None and standing[0] < _AS_GOOD:
-                reason = f"It may be upside down: {recognition}, but its mirror image brings the spaces just as close."
-                advice = "Give a seed or two: the spaces look the same turned inside out, and only a pair can decide."
-                return Answer(UNCERTAIN, "uncertain", reason, advice)
             score = min(1.0, RECOGNISED_SCALE * recognition.share)
             return Answer(score, "ok", f"{sentence(recognition)}.", "Look at a few pairs of high confidence.")
         if standing is None:
             reason = f"Nothing can be said of fewer than {MIN_ROWS} rows."
             return Answer(0.0, "uncertain", reason, self._more_rows)
-        closeness, agreement = standing
-        score = min(max(min(closeness, agreement), 0.0), 1.0)
+        closeness, agreement = standing.closeness, standing.agreement
+        score = _score(standing)
         verdict = verdict_of(score)
         how = f"{closeness:.0%} closer than" if closeness > 0.005 else "no closer than"
         reason = f"It brings the spaces {how} the best of {_RIVALS} random starts does, and what two halves of the "
@@ -272,6 +345,11 @@ class LabelFreeJudge:
 
     def _generator(self) -> torch.Generator:
         return torch.Generator().manual_seed(self._random_state)
+
+
+def _score(standing: Standing) -> float:
+    """From 0 to 1, the geometric mean: both must be there, but much of one makes up for little of the other."""
+    return min(math.sqrt(max(standing.closeness, 0.0) * max(standing.agreement, 0.0)), 1.0)
 
 
 def _sample_of_match(problem: Problem, match: Match, generator: torch.Generator) -> tuple[Problem, Match]:

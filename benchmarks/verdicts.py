@@ -1,0 +1,253 @@
+"""Are the answers right? Verdicts, overlap and confidence over many small runs whose truth is known.
+
+    python benchmarks/verdicts.py --data DIR --jobs 8 --out verdicts.jsonl --json verdicts.json   all; an hour or so
+    python benchmarks/verdicts.py --data DIR --pairs easy --kinds noise symmetric                 a few; minutes
+
+Real spaces of 1,500 rows each that share a part of their items, with seeds and without; wrong seeds; the signs of real
+spaces alone; noise; spaces that are symmetric; spaces with a half of garbage. The map is *right* if it brings at least
+half as many unseen items to their counterpart first as a run does that was given all true pairs of as many rows; where
+there are no unseen items, if at least half of the rows that have a counterpart get it. Pairs are right if at least
+half of those that are listed are.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kedge import AnchorDiscovery
+from kedge.tasks import calibration_error, reliability
+from made_spaces import GARBAGE, NOISE, SYMMETRIC, Spaces, garbage, noise, symmetric
+from setting import (
+    add_data_option,
+    add_run_options,
+    auroc,
+    markdown_header,
+    markdown_row,
+    new_parser,
+    run_cases,
+    split_rows,
+    write_json,
+)
+from shared import loaded, unseen_top_1
+
+ROWS, UNSEEN = 1500, 1000
+SHARES, SEEDS = (0.0, 0.05, 0.1, 0.3, 0.5, 1.0), (0, 3, 15, 100)
+PAIRS = ("easy", "medium", "vit", "texts", "sentences")
+KINDS = ("shares", "wrong", "signs", "noise", "symmetric", "garbage")
+HALF = 0.5
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run: a kind of spaces, which of them, the share of items in both, the number of seeds."""
+
+    kind: str
+    name: str
+    share: float
+    seeds: int
+    state: int
+
+
+def main() -> None:
+    """Run the cases and print what the answers were worth."""
+    parser = new_parser(__doc__)
+    add_data_option(parser)
+    parser.add_argument("--pairs", nargs="+", default=PAIRS)
+    parser.add_argument("--kinds", nargs="+", default=KINDS, choices=KINDS)
+    parser.add_argument("--shares", nargs="+", type=float, default=SHARES)
+    parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS)
+    parser.add_argument("--json", type=Path, help="write all runs and the summary to this file")
+    add_run_options(parser, states=1)
+    arguments = parser.parse_args()
+    results = run_cases(run, grid(arguments), arguments)
+    summary = summarise(results)
+    report(results, summary)
+    if arguments.json:
+        runs = [asdict(case) | result for case, result in results.items()]
+        write_json(arguments.json, {"summary": summary, "runs": runs})
+
+
+def grid(arguments: Any) -> list[Case]:
+    """All cases."""
+    pairs, kinds, cases = arguments.pairs, arguments.kinds, []
+    for state in range(arguments.states):
+        if "shares" in kinds:
+            shares = arguments.shares
+            cases += [
+                Case("shares", p, share, seeds, state) for seeds in arguments.seeds for p in pairs for share in shares
+            ]
+        if "wrong" in kinds:
+            cases += [Case("wrong", pair, 1.0, 15, state) for pair in pairs]
+        if "signs" in kinds:
+            cases += [Case("signs", pair, 1.0, seeds, state) for pair in pairs for seeds in (15, 0)]
+        if "noise" in kinds:
+            cases += [Case("noise", name, 0.0, seeds, state) for name in NOISE for seeds in (15, 0)]
+        if "symmetric" in kinds:
+            cases += [Case("symmetric", name, 1.0, seeds, state) for name in SYMMETRIC for seeds in (3, 0)]
+        if "garbage" in kinds:
+            cases += [
+                Case("garbage", f"{pair} {name}", 0.5, seeds, state)
+                for pair in pairs
+                for name in GARBAGE
+                for seeds in (15, 100, 0)
+            ]
+    return cases
+
+
+def draw(data: Path, case: Case) -> tuple[Spaces, NDArray[np.int64]]:
+    """The spaces of a case, and its seeds (s, 2)."""
+    chance = np.random.default_rng([case.state, zlib.crc32(f"{case.kind} {case.name} {case.share}".encode())])
+    if case.kind == "noise":
+        spaces = noise(case.name, ROWS, chance)
+        return spaces, np.stack([chance.permutation(ROWS)[: case.seeds] for _ in range(2)], axis=1)
+    if case.kind == "symmetric":
+        spaces = symmetric(data, case.name, ROWS, chance)
+    elif case.kind == "garbage":
+        spaces = garbage(data, *case.name.split(), ROWS, chance)
+    else:
+        spaces = _real(data, case, chance)
+    seeded = chance.permutation(np.flatnonzero(spaces.truth >= 0))[: case.seeds]
+    seeds = np.stack([seeded, spaces.truth[seeded]], axis=1)
+    if case.kind == "wrong":
+        seeds[:, 1] = np.roll(seeds[:, 1], 1)
+    return spaces, seeds
+
+
+def _real(data: Path, case: Case, chance: np.random.Generator) -> Spaces:
+    x, y = loaded(data, case.name)
+    order = chance.permutation(len(x))
+    unseen, rest = order[:UNSEEN], order[UNSEEN:]
+    shared = max(int(ROWS * case.share), case.seeds)
+    rows_x, rows_y, truth = split_rows(rest, ROWS, shared, chance)
+    sides = [x[rows_x], y[rows_y], x[unseen], y[unseen]]
+    if case.kind == "signs":
+        sides = [
+            np.where(side > np.median(space, axis=0), 1.0, -1.0)
+            for side, space in zip(sides, (x, y, x, y), strict=True)
+        ]
+    one, other, *held_out = (side.astype(np.float32) for side in sides)
+    return Spaces(one, other, truth, (held_out[0], held_out[1]))
+
+
+def run(data: Path, case: Case, device: str) -> dict[str, Any]:
+    """One discovery: what it said, and what was true."""
+    spaces, seeds = draw(data, case)
+    discovery = AnchorDiscovery(n_anchors=100, random_state=case.state, device=device).fit(spaces.x, spaces.y, seeds)
+    found = ~np.isin(discovery.pairs_[:, 0], seeds[:, 0])
+    listed, confidence = discovery.pairs_[found], discovery.pair_confidence_[found]
+    right = spaces.truth[listed[:, 0]] == listed[:, 1]
+    known = np.flatnonzero(spaces.truth >= 0)
+    known = known[~np.isin(known, seeds[:, 0])]
+    health = discovery.health_
+    reached = float(np.mean(discovery.match_[known] == spaces.truth[known])) if len(known) else 0.0
+    possible = 1.0
+    if spaces.unseen is not None:
+        reached, possible = unseen_top_1(discovery, *spaces.unseen), _possible(data, case, device)
+    return {
+        "map": (health.map.score, health.map.verdict),
+        "pairs": (health.pairs.score, health.pairs.verdict),
+        "reason": health.map.reason,
+        "overlap": [(side.estimate, side.low, side.high) for side in (health.overlap.x, health.overlap.y)],
+        "shared": [float((spaces.truth >= 0).sum() / len(side)) for side in (spaces.x, spaces.y)],
+        "reached": reached,
+        "possible": possible,
+        "map_right": case.kind != "noise" and reached >= HALF * possible,
+        "listed": len(listed),
+        "right": int(right.sum()),
+        "recall": float(right.sum() / max(len(known), 1)),
+        "confidence": float(confidence.mean()) if len(listed) else None,
+        "reliability": reliability(confidence, right).tolist(),
+    }
+
+
+@cache
+def _possible(data: Path, case: Case, device: str) -> float:
+    """Unseen items in their place by a run that was given all true pairs."""
+    all_known = Case(case.kind if case.kind == "signs" else "shares", case.name, 1.0, ROWS, case.state)
+    spaces, seeds = draw(data, all_known)
+    assert spaces.unseen is not None
+    return unseen_top_1(AnchorDiscovery(n_anchors=100, device=device).fit(spaces.x, spaces.y, seeds), *spaces.unseen)
+
+
+def summarise(results: dict[Case, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """What the answers were worth, by kind of case and over all."""
+    kinds = [kind for kind in KINDS if any(case.kind == kind for case in results)]
+    return {
+        kind: _figures([result for case, result in results.items() if kind in (case.kind, "all")])
+        for kind in [*kinds, "all"]
+    }
+
+
+def _figures(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    wrong = [run for run in runs if not run["map_right"]]
+    right = [run for run in runs if run["map_right"]]
+    listing = [run for run in runs if run["listed"] >= 20]
+    errors = [calibration_error(np.asarray(run["reliability"])) for run in listing]
+    return {
+        "runs": len(runs),
+        "right maps": len(right),
+        "false ok: map": _count(run["map"][1] == "ok" for run in wrong),
+        "false failed: map": _count(run["map"][1] == "failed" for run in right),
+        "false ok: pairs": _count(run["pairs"][1] == "ok" and run["right"] < HALF * run["listed"] for run in runs),
+        "AUROC": auroc([run["map"][0] for run in right], [run["map"][0] for run in wrong]) if right and wrong else None,
+        "intervals that hold": float(np.mean([_holds(run) for run in runs])),
+        "mean width": float(np.mean([run["overlap"][0][2] - run["overlap"][0][1] for run in runs])),
+        "calibration error": float(np.mean(errors)) if errors else None,
+        "within .05": float(np.mean(np.array(errors) <= 0.05)) if errors else None,
+        "recall": float(np.mean([run["recall"] for run in right])) if right else None,
+    }
+
+
+def _count(events: Iterable[bool]) -> int:
+    return sum(map(bool, events))
+
+
+def _holds(run: dict[str, Any]) -> bool:
+    """Whether both intervals of the overlap hold."""
+    both = zip(run["overlap"], run["shared"], strict=True)
+    return all(low - 1e-6 <= shared <= high + 1e-6 for (_, low, high), shared in both)
+
+
+def report(results: dict[Case, dict[str, Any]], summary: dict[str, dict[str, Any]]) -> None:
+    """Two tables: every run, and what the answers were worth."""
+    columns = ("spaces", "share", "seeds", "map", "score", "reached", "possible", "overlap", "listed", "right", "said")
+    print(markdown_header(columns))
+    for case, result in sorted(results.items(), key=lambda item: str(item[0])):
+        right = result["right"] / result["listed"] if result["listed"] else None
+        print(
+            markdown_row(
+                (
+                    f"{case.kind}: {case.name}",
+                    f"{result['shared'][0]:.2f}",
+                    str(case.seeds),
+                    result["map"][1] + (" (right)" if result["map_right"] else ""),
+                    *(f"{number:.2f}" for number in (result["map"][0], result["reached"], result["possible"])),
+                    _interval(*result["overlap"][0]) + ("" if _holds(result) else " misses"),
+                    str(result["listed"]),
+                    *map(_shown, (right, result["confidence"])),
+                )
+            )
+        )
+    print(f"\n{markdown_header(('kind', *summary['all']))}")
+    for kind, figures in summary.items():
+        print(markdown_row((kind, *map(_shown, figures.values()))))
+
+
+def _shown(figure: float | None) -> str:
+    return "-" if figure is None else str(figure) if isinstance(figure, int) else f"{figure:.3f}"
+
+
+def _interval(estimate: float | None, low: float, high: float) -> str:
+    return f"{'?' if estimate is None else f'{estimate:.2f}'} [{low:.2f}, {high:.2f}]"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""Rows that look like nothing else: as far from all rows of their own space as random directions are.
+
+Things have neighbours: words of one topic, texts about one subject. Rows that were filled with noise, hashed or damaged
+have none. Such rows look like nothing in the other space either, but noise can be fitted to noise, and where half of
+the rows are of that kind, their pairs look like others. So they are found first, by their own space alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from kedge.geometry import unit
+from kedge.matching import Problem, map_rows, nearest_of
+
+# Rows are as near to others as the mean of so many nearest says, among a sample of so many.
+_NEIGHBOURS, _SAMPLE = 10, 1000
+# An isolated row is nearer to others than a random direction by less than this share of what the tenth of rows in the
+# densest places has.
+_SHARE_OF_DENSITY = 0.25
+# Where even those are hardly nearer than random directions are, the space as a whole is of that kind, and nothing is
+# said of single rows.
+_MIN_CONTRAST = 0.1
+# Some rows of every space are alone. So many are a kind, if there is a gap between them and the others: at most this
+# part of their number lies as far again from random directions.
+_MIN_ISOLATED, _MAX_BETWEEN = 0.2, 0.5
+
+
+@dataclass(frozen=True)
+class Isolation:
+    """Masks (n,) and (m,) of the isolated rows of X and of Y; all False where there are too few to be a kind."""
+
+    x: Tensor
+    y: Tensor
+
+    @classmethod
+    def from_problem(cls, problem: Problem) -> Isolation:
+        """What either space says of its rows."""
+        return cls(*(_isolated(rows, problem.budget) for rows in (problem.x, problem.y)))
+
+    @property
+    def any(self) -> bool:
+        """Whether either side has such rows."""
+        return bool(self.x.any() or self.y.any())
+
+    def __str__(self) -> str:
+        sides = (("X", "Y", self.x), ("Y", "X", self.y))
+        return " ".join(
+            f"About {_in_words(float(mask.float().mean()))} of {name}'s rows look like nothing in {other}: they are as "
+            "far from all others as noise."
+            for name, other, mask in sides
+            if bool(mask.any())
+        )
+
+    def rest(self, problem: Problem) -> Problem:
+        """The problem, seeds aside, without these rows."""
+        if not self.any:
+            return problem.without_seeds()
+        kept = ((~mask).nonzero(as_tuple=True)[0] for mask in (self.x, self.y))
+        return problem.without_seeds().part(*kept)
+
+
+def _isolated(rows: Tensor, budget: int) -> Tensor:
+    generator = torch.Generator().manual_seed(0)
+    some = torch.randperm(len(rows), generator=generator)[:_SAMPLE].sort().values.to(rows.device)
+    others = unit(rows[some].float())
+    if len(others) <= _NEIGHBOURS:
+        return torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
+    near = map_rows(rows, lambda piece: _nearness(unit(piece), others, budget))
+    in_sample = torch.zeros_like(near, dtype=torch.bool)
+    in_sample[some] = True  # each of these is nearest to itself
+    near = torch.where(in_sample, near - (1 - near) / (_NEIGHBOURS - 1), near)
+    random = unit(torch.randn(_SAMPLE, rows.shape[1], generator=generator).to(others))
+    by_chance = _nearness(random, others, budget).median()
+    density = near[some].quantile(0.9) - by_chance
+    isolated, no_further = (near < by_chance + share * density for share in (_SHARE_OF_DENSITY, 2 * _SHARE_OF_DENSITY))
+    count, between = int(isolated.sum()), int((no_further & ~isolated).sum())
+    is_kind = count >= _MIN_ISOLATED * len(rows) and between <= _MAX_BETWEEN * count
+    return isolated & (is_kind and float(density) >= _MIN_CONTRAST)
+
+
+def _nearness(rows: Tensor, others: Tensor, budget: int) -> Tensor:
+    """The mean similarity (n,) of unit rows (n, d) to the nearest of others (k, d)."""
+    return nearest_of(rows, others, _NEIGHBOURS, budget)[0].mean(dim=1)
+
+
+def _in_words(share: float) -> str:
+    return "half" if 0.45 <= share <= 0.55 else f"{share:.0%}"
