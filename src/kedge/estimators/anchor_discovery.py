@@ -125,6 +125,8 @@ class AnchorDiscovery(FittedDiscovery):
         Keys as they were given; in a run that was loaded, their texts.
     seed_found_keys_ : list of y keys
         What was found for the seeds' rows of X, whether or not it is what the seeds say.
+    effective_dims_ : int
+        How many directions of the two spaces tell who belongs to whom, as held-out pairs show: those of `model_`.
     model_ : PairModel
         What `x_.shared` and `y_.shared` read by, fitted to the pairs.
     map_, map_back_ : Map
@@ -314,7 +316,7 @@ class AnchorDiscovery(FittedDiscovery):
             if self.schedule:
                 schedules = (self.schedule if strength is None else replace(self.schedule, whitening=strength),)
             alignment = solve(problem, schedules, judge, generator, log, disjoint=self.disjoint)
-        return alignment, judge.judge(problem, alignment.match)
+        return alignment, judge.judge(problem, alignment.match, alignment.rotation)
 
     def _learn(self, problem: Problem, anchors: Tensor, alignment: Alignment, findings: Findings) -> None:
         """Set the learned attributes that concern both sides, as NumPy arrays."""

@@ -17,12 +17,11 @@ from torch import Tensor
 from kedge.geometry import nearest_rotation
 from kedge.judging.answers import answer_all, judge_by_known
 from kedge.judging.confidence import Confidence, measure_confidence
-from kedge.judging.doubtful_seeds import rows_closer, suspect_seeds
+from kedge.judging.doubtful_seeds import contradicted_seeds, name_opinions, rows_closer, suspect_seeds
 from kedge.judging.health import Health
 from kedge.judging.judge import Judgement
 from kedge.judging.known_calibration import held_to_known
 from kedge.judging.recognition import MIN_ROWS, PROBABLE
-from kedge.judging.seed_opinions import contradicted_seeds, name_opinions
 from kedge.matching import Candidates, Match, Problem, compare, held, read_y
 from kedge.models.anchors import place_free_anchors, snap
 from kedge.models.cross_fitting import cross_fitted

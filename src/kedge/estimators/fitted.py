@@ -91,6 +91,12 @@ class FittedDiscovery(Parameters):
     precision: Precision
     min_confidence: float
 
+    @property
+    def effective_dims_(self) -> int:
+        """How many directions of the two spaces tell who belongs to whom."""
+        self._check_fitted()
+        return len(self.model_.correlations)
+
     def transform(self, vectors: SpaceLike) -> NDArray[np.float32]:
         """Relative coordinates (k, a) of vectors (k, dx) of X, as `x_.relative` gives them: for pipelines."""
         self._check_fitted()

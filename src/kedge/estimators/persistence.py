@@ -195,7 +195,7 @@ def _stored(discovery: AnchorDiscovery) -> dict[str, Any]:
             "seeds": len(discovery.seeds_),
             "anchors": len(discovery.anchors_x_),
             "pairs": len(discovery.pairs_),
-            "shared": len(discovery.model_.correlations),
+            "effective_dims": discovery.effective_dims_,
         },
         "inputs": {},
         "health": asdict(discovery.health_),

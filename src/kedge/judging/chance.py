@@ -8,7 +8,6 @@ to the same places: they *agree*, since the details are there to be found in eit
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -17,7 +16,7 @@ from torch import Tensor
 
 from kedge.geometry import nearest_rotation, orthogonal_map, unit
 from kedge.judging.symmetries import reflections
-from kedge.matching import CosineReading, Match, Problem, row_blocks, transport_step
+from kedge.matching import CosineReading, Match, Problem, transport_value
 from kedge.models.pair_fitting import pair_moments
 from kedge.solving.alignment import Judge
 from kedge.solving.annealing import anneal, leading_axes
@@ -82,8 +81,12 @@ class Ground:
 
     def rotation(self, problem: Problem, match: Match) -> Tensor:
         """The rotation (kx, ky) that the mutual pairs of a match imply."""
-        cross = pair_moments(problem, *match.pairs()).cross.to(self.axes_x.dtype)
-        return nearest_rotation((self.axes_x.T @ cross @ self.axes_y).double()).to(self.x.dtype)
+        return self.within_axes(pair_moments(problem, *match.pairs()).cross)
+
+    def within_axes(self, matrix: Tensor) -> Tensor:
+        """The rotation (kx, ky) nearest to a map or a cross moment (dx, dy)."""
+        matrix = matrix.to(self.axes_x.dtype)
+        return nearest_rotation((self.axes_x.T @ matrix @ self.axes_y).double()).to(self.x.dtype)
 
     def annealed(self, rotation: Tensor, *, sharply: bool = False) -> Tensor:
         """What a rotation (kx, ky) becomes by some rounds of annealing."""
@@ -146,14 +149,6 @@ class Ground:
         return float((nearest == torch.arange(len(rows), device=rows.device)).float().mean())
 
     def _value(self, rotation: Tensor) -> float:
-        """Mean similarity under the entropic plan, less what it costs to be a plan: larger is closer."""
-        epsilon, mapped = _ROUNDS.epsilon_end, unit(self.x @ rotation)
-        potential = self.y.new_zeros(len(self.y))
-        for _ in range(_ROUNDS_TO_VALUE):
-            potential = transport_step(
-                mapped, self.y, potential, epsilon, values=self.y[:, :1], budget=self.sample.budget
-            ).potential
-        total = 0.0
-        for _, block in row_blocks(mapped, self.y, self.sample.budget, scale=1 / epsilon, bias=potential / epsilon):
-            total += float(block.logsumexp(dim=1).double().sum())
-        return epsilon * (total / len(mapped) - math.log(len(self.y))) - float(potential.double().mean())
+        """How close a rotation (kx, ky) brings the spaces."""
+        mapped = unit(self.x @ rotation)
+        return transport_value(mapped, self.y, _ROUNDS.epsilon_end, _ROUNDS_TO_VALUE, budget=self.sample.budget)

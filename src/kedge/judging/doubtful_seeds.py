@@ -1,16 +1,21 @@
-"""Which seeds are doubtful, once an alignment is there that does not depend on any one of them."""
+"""What a run thinks of each seed, once an alignment is there that does not depend on any one of them."""
 
 from __future__ import annotations
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from kedge.judging.health import SEED_OPINIONS
 from kedge.matching import Problem, row_blocks, row_pieces
 
 # A right seed is close even where it is not the closest; a wrong one is anywhere. On average over
 # both directions, at most this share of rows may be closer.
 _CLOSER_ROWS = 0.05
 _ROUNDING = 1e-5
+# A partner is near if it is among so many of the nearest rows, or among this share of all.
+_NEAR_ROWS, _NEAR_SHARE = 10, 0.01
 
 
 def rows_closer(problem: Problem, x: Tensor, y: Tensor) -> Tensor:
@@ -30,6 +35,18 @@ def rows_closer(problem: Problem, x: Tensor, y: Tensor) -> Tensor:
 def suspect_seeds(problem: Problem, closer: Tensor) -> Tensor:
     """Mask (s,) of the seeds whose rows are nowhere near each other: so many rows (s,) are closer to one of them."""
     return 2 * closer > _CLOSER_ROWS * (len(problem.x) + len(problem.y))
+
+
+def contradicted_seeds(problem: Problem, closer: Tensor) -> Tensor:
+    """Mask (s,) of the seeds whose rows are not even near each other: so many rows (s,) are closer to one of them."""
+    near = max(_NEAR_ROWS, _NEAR_SHARE * (len(problem.x) + len(problem.y)) / 2)
+    return closer >= near
+
+
+def name_opinions(agrees: Tensor, contradicted: Tensor, *, known: bool) -> NDArray[np.str_]:
+    """An opinion (s,) of each seed, from two masks (s,); all are unknown where nothing is `known`."""
+    code = torch.where(contradicted, 2, torch.where(agrees, 0, 1))
+    return np.array(SEED_OPINIONS)[(code if known else torch.full_like(code, 3)).cpu().numpy()]
 
 
 def _closer(seeds: Tensor, others: Tensor, similarity: Tensor, budget: int) -> Tensor:

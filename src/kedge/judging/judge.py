@@ -152,17 +152,20 @@ class LabelFreeJudge:
         self._disjoint = disjoint
         self._last: tuple[Match, Judgement] | None = None
 
-    def judge(self, problem: Problem, match: Match) -> Judgement:
-        """Whether the map is right that a match implies, of all rows or of a part of them."""
+    def judge(self, problem: Problem, match: Match, rotation: Tensor | None = None) -> Judgement:
+        """Whether the map is right that a match implies, of all rows or of a part of them.
+
+        Where the match comes of a rotation (dx, dy) that nothing was paired for, that is the map.
+        """
         if self._last is None or self._last[0] is not match:
-            self._last = match, self._judge(problem, match)
+            self._last = match, self._judge(problem, match, rotation)
         return self._last[1]
 
     def probable(self, compared: Comparison, match: Match) -> Tensor:
         """Mask (n,) of the rows of X whose mutual pair is more probably right than not."""
         return probable_rows(compared, match)
 
-    def _judge(self, part: Problem, match: Match) -> Judgement:
+    def _judge(self, part: Problem, match: Match, rotation: Tensor | None) -> Judgement:
         recognition = self._recognition(part, match)
         chance_rate = self._chance_rate if recognition.share > _HARDLY else 0.0
         significant = recognition.exceeds(chance_rate, _SIGNIFICANT)
@@ -177,7 +180,7 @@ class LabelFreeJudge:
         standing = None
         enough = min(len(self._problem.x), len(self._problem.y)) >= MIN_ROWS
         if enough and not (significant and self._seeded and not self._ground.may_be_symmetric):
-            standing = self._standing(part, match, random_rivals=not significant)
+            standing = self._standing(part, match, rotation, random_rivals=not significant)
             if significant and self._seeded and not standing.mirrored:
                 standing = None  # rows that recognise each other are proof enough
         recognition = recognition.less(chance_rate)
@@ -235,10 +238,10 @@ class LabelFreeJudge:
 
         return self._log.once(stage, _ChanceRate, measure)
 
-    def _standing(self, part: Problem, match: Match, *, random_rivals: bool) -> Standing:
+    def _standing(self, part: Problem, match: Match, rotation: Tensor | None, *, random_rivals: bool) -> Standing:
         """How the map stands among its rivals."""
         ground = self._ground
-        start = ground.rotation(part, match)
+        start = ground.rotation(part, match) if rotation is None else ground.within_axes(rotation)
         found = ground.improved(start)
         if not ground.same(start, found.rotation):  # the rounds have left it behind: it was not even an optimum
             return Standing(0.0, 0.0)

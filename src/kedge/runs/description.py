@@ -34,7 +34,7 @@ class Counts:
     seeds: Count
     anchors: Count
     pairs: Count
-    shared: Count
+    effective_dims: Count
 
 
 @dataclass(frozen=True)

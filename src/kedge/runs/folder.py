@@ -199,7 +199,7 @@ def _expected(run: RunDescription) -> dict[str, dict[str, Array]]:
     """The arrays in each file, but those of the maps."""
     counts = run.counts
     n, m, dx, dy = counts.rows_x, counts.rows_y, counts.dim_x, counts.dim_y
-    a, s, p, c = counts.anchors, counts.seeds, counts.pairs, counts.shared
+    a, s, p, c = counts.anchors, counts.seeds, counts.pairs, counts.effective_dims
     centered, whitened = bool(run.settings.get("center", True)), run.whitening > 0
     return {
         _ANCHORS: {
