@@ -130,7 +130,7 @@ def _suspicious(union: Union) -> tuple[Loop, ...]:
 def _whole(
     question: Literal["map", "pairs"], each: Sequence[PairHealth], left_out: Mapping[str, str], broken: Sequence[Loop]
 ) -> Answer:
-    """Whether all of it is right: as right as the spaces are on average, if the loops close."""
+    """Whether all of it is right: as right as the spaces are on average, if every pair is ok and the loops close."""
     if not each:
         reason = "No two of the spaces could be aligned."
         return Answer(0.0, "failed", reason, "Give seeds; check that the spaces hold the same kind of things.")
@@ -140,8 +140,9 @@ def _whole(
     reason = f"{len(each) - len(failing)} of {len(each)} pairs of spaces are ok"
     if left_out:
         reason += f"; {', '.join(left_out)} {'is' if len(left_out) == 1 else 'are'} left out"
-    if broken:
+    if failing or broken:
         score = min(score, (OK + UNCERTAIN) / 2)
+    if broken:
         reason += f"; {len(broken)} loops do not close (fewer than {CLOSED:.0%} of the sure rows come back)"
     advice = "Look at a few groups of high probability."
     if failing:
