@@ -15,6 +15,7 @@ from kedge.cli.main import main
 from kedge.judging.answers import answer_searching
 from kedge.judging.confidence import Confidence
 from kedge.judging.health import Answer
+from kedge.judging.isolation import Isolation
 from kedge.judging.judge import Judgement
 from kedge.judging.known_calibration import held_to_known
 from kedge.judging.recognition import Recognition
@@ -22,6 +23,8 @@ from kedge.matching import DEFAULT_BUDGET, Match, Problem
 from kedge.models.maps.choosing import ChosenMap
 from kedge.spaces.pairs import read_table, write_table
 from kedge.spaces.stores import DOCUMENT, Batch, Description, as_address, open_store
+
+NOTHING_ISOLATED = Isolation(torch.zeros(400, dtype=torch.bool), torch.zeros(400, dtype=torch.bool))
 
 SWAPPED = 2
 
@@ -116,7 +119,8 @@ def test_many_known_pairs_can_show_that_confidence_is_too_high(seeds, right, exp
     unaided.partner[right:seeds] = rows[right:seeds].roll(1) if right < seeds else unaided.partner[right:seeds]
     paired = np.full(400, 0.9, dtype=np.float32)
     paired[:seeds] = 1.0
-    stated = Confidence(unaided, paired, 0.9, unaided, Recognition(360.0, 5.0, 400, 400), 1.0, None)
+    recognition = Recognition(360.0, 5.0, 400, 400)
+    stated = Confidence(unaided, paired, 0.9, unaided, recognition, 1.0, NOTHING_ISOLATED, None)
     nothing = torch.zeros(400, 2)
     problem = Problem(nothing, nothing, rows[:seeds], rows[:seeds], DEFAULT_BUDGET)
     held = held_to_known(stated, problem)
@@ -130,7 +134,9 @@ def test_many_known_pairs_can_show_that_confidence_is_too_high(seeds, right, exp
 
 def judgement(verdict="ok", score=1.0, significant=True):
     recognition = Recognition(500.0, 10.0, 1000, 1000)
-    return Judgement(Answer(score, verdict, "Why.", "What."), recognition, 0.0, significant, None, None)
+    return Judgement(
+        Answer(score, verdict, "Why.", "What."), recognition, 0.0, significant, None, None, NOTHING_ISOLATED
+    )
 
 
 def chosen(mrr, overlap, tested=100, by_known=True):

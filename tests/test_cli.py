@@ -709,7 +709,7 @@ def test_interruption_leaves_nothing_half_written(folder, tmp_path, number, in_b
 
 
 def test_an_interruption_inside_an_import_is_no_failure(folder, tmp_path, monkeypatch, capsys):
-    def fit(*_):  # what Python makes of Ctrl-C in the body of a class that some library defines as it is imported
+    def fit(*_, **__):  # what Python makes of Ctrl-C in the body of a class that some library defines as it is imported
         raise RuntimeError("Error calling __set_name__") from KeyboardInterrupt()
 
     monkeypatch.setattr(AnchorDiscovery, "fit", fit)

@@ -130,7 +130,7 @@ def test_what_is_tried_follows_the_number_of_seeds():
     assert Schedule().describe(15) == "from 15 seeds, 20 rounds"
     assert schedules_for(1)[1].describe(1) == "from fingerprints and 1 seed, 100 rounds"
     assert schedules_for(0)[1].describe(0) == "from fingerprints, 100 rounds, whitened"
-    assert schedules_for(0)[2].describe(0) == "from fingerprints, 60 rounds"
+    assert schedules_for(0)[-1].describe(0) == "from fingerprints, 60 rounds"
     assert Schedule(anneal_rounds=0).describe(500) == "from 500 seeds, no annealing"
     assert {schedule.whitening for schedule in schedules_for(15)} == {0, 0.5}
     assert {schedule.whitening for schedule in schedules_for(15, 0.3)} == {0.3}

@@ -21,7 +21,7 @@ from kedge.models.translator import Normaliser, TranslationStep, Translator
 from kedge.tasks import export_bytes
 
 ASKED = 40
-MIN_FOUND = 0.9
+MIN_FOUND = 0.85
 """Of the words asked for; the map of this run finds about all of them."""
 
 

@@ -145,7 +145,7 @@ class Fixed(LabelFreeJudge):
     def _recognition(self, part, match):
         return self._told[0]
 
-    def _standing(self, part, match, *, random_rivals):
+    def _standing(self, part, match, rotation, *, random_rivals):
         return self._told[1]
 
     def _sharp_chance_rate(self, part, match):

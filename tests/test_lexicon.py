@@ -183,7 +183,7 @@ def test_known_pairs_of_a_file_calibrate(run_files, tmp_path, capsys):
 
 
 def test_any_confidence_without_a_new_discovery(rotated, tmp_path, capsys):
-    x, y = rotated(noise=0.25)
+    x, y = rotated(noise=0.4)
     seeds = [(row, row) for row in range(15)]
     listed = {
         minimum: AnchorDiscovery(n_anchors=20, min_confidence=minimum, device="cpu").fit(x, y, seeds)
@@ -208,7 +208,7 @@ def test_any_confidence_without_a_new_discovery(rotated, tmp_path, capsys):
 def test_answers_in_notebooks(fitted):
     assert "<b>ok</b>" in fitted.health_.map._repr_html_()
     page = fitted._repr_html_()
-    assert "<th>Map</th>" in page
+    assert "<th>Searching</th>" in page
     assert "<th>Pairs</th>" in page
     assert f"{len(fitted.pairs_)} pairs" in page
     assert "Not fitted yet" in AnchorDiscovery()._repr_html_()

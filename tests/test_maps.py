@@ -190,6 +190,7 @@ def test_a_map_that_is_not_linear_is_chosen_where_it_is_better(with_kernel):
     assert bent.family == "kernel"
     assert bent.description == {
         "family": "kernel", "kind": "kernel over 24 pairs", "mrr": bent.mrr, "overlap": bent.overlap,
+        "tested": 600, "by_known": True,
     }  # fmt: skip
     best_of_ours = chosen(curved(1200), 600, families=OURS)
     assert best_of_ours.family in OURS

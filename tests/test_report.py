@@ -31,7 +31,7 @@ def test_partners_come_together_as_the_anchors_are_found(fitted, words):
     projection = project_to_plane(fitted, *words, draw_sample(fitted, *words, 1000))
     assert list(projection.views) == list(VIEWS)
     assert 0.45 * len(fitted.pairs_) < projection.pairs < 0.55 * len(fitted.pairs_)
-    known = set(fitted.pair_keys_)
+    known = set(fitted.linked_pairs().keys)
     paired = slice(projection.pairs)
     assert all(pair in known for pair in zip(projection.keys_x[paired], projection.keys_y[paired], strict=True))
     unpaired = set(fitted.x_.unmatched_keys)

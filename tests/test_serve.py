@@ -398,7 +398,7 @@ def test_a_map_that_is_not_ok_is_mentioned(run_files, tmp_path, monkeypatch, cap
     folder = tmp_path / "run"
     shutil.copytree(run_files[0], folder)
     stored = json.loads((folder / "run.json").read_text())
-    stored["health"]["map"] |= {"verdict": "uncertain", "reason": "Nobody knows."}
+    stored["health"]["searching"] |= {"verdict": "uncertain", "reason": "Nobody knows."}
     (folder / "run.json").write_text(json.dumps(stored))
     seal(folder)
     monkeypatch.setattr(EmbeddingServer, "run", lambda _, listener: listener.close())

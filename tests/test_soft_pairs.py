@@ -11,7 +11,7 @@ from kedge.geometry import nearest_rotation, recolored_rotation, unit
 from kedge.matching import DEFAULT_BUDGET, Problem
 from kedge.models.soft_pairs import PAIRS_PER_ROW, soft_cross
 
-EPSILON, ROUNDS = 0.03, 4
+EPSILON, ROUNDS = 0.02, 4
 
 
 def problem_of(x, y, seeds) -> Problem:

@@ -99,7 +99,7 @@ def add_target(parser: argparse.ArgumentParser, name: str, purpose: str) -> None
     group.add_argument("-o", "--out", dest=name, metavar=name.upper(), type=space_name, help="the same")
 
 
-def add_overwrite(parser: argparse.ArgumentParser) -> None:
+def add_overwrite(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
     """Whether an output that already exists may be replaced, which `require_free` in `output_files.py` asks."""
     parser.add_argument(
         "--overwrite", action="store_true", help="replace an output that already exists, but nothing that is read"

@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kedge.cli.arguments import add_overwrite
+
 if TYPE_CHECKING:
     from kedge.spaces import Embeddings
     from kedge.tasks.rehearsal import ProxyQueries
@@ -30,7 +32,7 @@ def add_proxy(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="write NAME.jsonl, to be encoded by your own means, and NAME.qrels.tsv; nothing is rehearsed then",
     )
-    group.add_argument("--overwrite", action="store_true", help="replace what --proxy-out names")
+    add_overwrite(group)
 
 
 def check_proxy(arguments: argparse.Namespace) -> None:

@@ -28,7 +28,7 @@ def add_parser(commands: Any) -> None:
         commands,
         "lexicon",
         run,
-        "list the translations of X's rows that are probably acceptable",
+        "list translations of X's rows that are probably right",
         "List the best few rows of Y for each row of X, with the probability that each is an acceptable translation.",
         """  kedge lexicon RUN en.vec fr.vec -o lexicon.tsv
   kedge lexicon RUN en.vec fr.vec -o lexicon.tsv --min-confidence 0.8 --top 1
