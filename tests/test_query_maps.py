@@ -205,3 +205,25 @@ def test_json_says_how_queries_are_translated(files, capsys):
     assert json.loads(capsys.readouterr().out)["queries"] is None
     assert run("translate", files / "without", files / "x.npz", "-o", files / "z.npy", "--kind", "query") == 2
     assert "this run knows no queries as a kind" in capsys.readouterr().err
+
+
+def test_integrations_translate_queries_as_their_kind_and_documents_as_texts(asked, world, tmp_path):
+    from kedge.integrations.translation import EmbedderTranslation
+
+    _, _, queries = world
+    asked.save(tmp_path / "run")
+    translation = EmbedderTranslation(tmp_path / "run")
+    some = queries.vectors[:3]
+    np.testing.assert_allclose(translation.of_queries(some), asked.translate(some, kind="query"), atol=1e-6)
+    np.testing.assert_allclose(translation.of_documents(some), asked.translate(some), atol=1e-6)
+    assert not np.allclose(asked.translate(some), asked.translate(some, kind="query"), atol=1e-3)
+
+
+def test_a_file_that_was_exported_for_texts_is_not_used_for_queries(asked, tmp_path):
+    asked.save(tmp_path / "run")
+    for kind in ("text", "query"):
+        out = tmp_path / f"{kind}.npz"
+        assert main(["export", str(tmp_path / "run"), "--to", "numpy", "-o", str(out), "--kind", kind]) == 0
+    kedge.load_translator(tmp_path / "query.npz", kind="query")
+    with pytest.raises(InputError, match="or export it with --kind query and omit the argument here"):
+        kedge.load_translator(tmp_path / "text.npz", kind="query")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from kedge.errors import InputError
 from kedge.models.translator import Translator
-from kedge.runs.translators import Scale, load_translator
+from kedge.runs.translators import Scale, load_query_translator, load_translator
 
 Documents = Literal["translate", "native"]
 """What becomes of the vectors of documents: those of the old index's space, or what the embedder gives."""
@@ -20,9 +20,9 @@ Documents = Literal["translate", "native"]
 class EmbedderTranslation:
     """Vectors that an embedder of X gives, in Y's space.
 
-    `run` is a run folder or a file of `kedge export --to numpy`. Queries are always translated. Documents are too
-    ("translate"), to be added to the old index; or they stay as the embedder gives them ("native"), to fill a new
-    index of its own.
+    `run` is a run folder or a file of `kedge export --to numpy`. Queries are always translated, as a kind of their own
+    if the run knows them as one. Documents are too ("translate"), to be added to the old index; or they stay as the
+    embedder gives them ("native"), to fill a new index of its own.
     """
 
     def __init__(self, run: str | Path, documents: str = "translate", scale: Scale = "unit") -> None:
@@ -31,6 +31,7 @@ class EmbedderTranslation:
         self.documents = documents
         self.scale = scale
         self.translator: Translator = load_translator(run, scale=scale)
+        self.query_translator: Translator = load_query_translator(run, scale=scale)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -39,20 +40,20 @@ class EmbedderTranslation:
 
     def of_query(self, vector: Any) -> list[float]:
         """One vector (ds,) of the embedder as one (dt,) of the old index."""
-        return self.as_array([vector])[0].tolist()
+        return self.as_array([vector], query=True)[0].tolist()
 
     def of_queries(self, vectors: Any) -> list[list[float]]:
-        """Vectors (k, ds) of the embedder as vectors (k, dt) of the old index."""
-        return self.as_array(vectors).tolist()
+        """Vectors (k, ds) of queries as vectors (k, dt) of the old index."""
+        return self.as_array(vectors, query=True).tolist()
 
     def of_documents(self, vectors: Sequence[Any]) -> list[list[float]]:
         """Vectors (k, ds) of documents: translated (k, dt), or as they are."""
         if self.documents == "translate":
-            return self.of_queries(vectors)
+            return self.as_array(vectors).tolist()
         return np.asarray(vectors, dtype=np.float32).tolist()
 
-    def as_array(self, vectors: Any) -> NDArray[np.float32]:
-        """Vectors (k, ds) of the embedder as an array (k, dt); of none, one without rows."""
+    def as_array(self, vectors: Any, *, query: bool = False) -> NDArray[np.float32]:
+        """Vectors (k, ds) of the embedder, of texts or of queries, as an array (k, dt); of none, one without rows."""
         source, target = self.translator.dims
         if not len(vectors):
             return np.empty((0, target), dtype=np.float32)
@@ -62,7 +63,7 @@ class EmbedderTranslation:
                 f"the embedder gives vectors of {rows.shape[-1]} dimensions, and {self.run} translates from {source}; "
                 "wrap the model that X of the run was encoded with"
             )
-        return self.translator(rows)
+        return (self.query_translator if query else self.translator)(rows)
 
 
 def require_documents(documents: str) -> None:

@@ -157,4 +157,9 @@ def _overlap(trusted: Problem, confidence: Confidence, *, disjoint: bool) -> Ove
     if confidence.trust == 0:
         return Overlap(Interval(None, 0.0, 1.0), Interval(None, 0.0, 1.0))
     recognised = _recognised_seeds(trusted, confidence)
-    return estimate_overlap(confidence.recognition, seeds, recognised, confidence.right_share)
+    overlap = estimate_overlap(confidence.recognition, seeds, recognised, confidence.right_share)
+    if confidence.trust < 1:  # rows may seem to be recognised by a map that is not right: only the seeds are sure
+        overlap = Overlap(
+            replace(overlap.x, low=seeds / len(trusted.x)), replace(overlap.y, low=seeds / len(trusted.y))
+        )
+    return overlap

@@ -34,7 +34,7 @@ def load_translator(
     """
     require_scale(scale)
     if is_exported(Path(folder)):
-        return _load_exported(Path(folder), back=back, scale=scale)
+        return _load_exported(Path(folder), back=back, scale=scale, kind=kind)
     run, centers, maps = read_translation(Path(folder))
     require_kind(kind, back=back, known=run.queries is not None)
     dims = {"x": run.counts.dim_x, "y": run.counts.dim_y}
@@ -45,6 +45,13 @@ def load_translator(
         step = query_step(centers, maps["map_query"])
     mean_norms = {"x": run.mean_norm_x, "y": run.mean_norm_y}
     return Translator((step,), mean_norms[target] if scale == "raw" else 1.0)
+
+
+def load_query_translator(folder: str | Path, *, scale: Scale = "unit") -> Translator:
+    """What translates queries of X into Y: of their own kind, if the run knows one, otherwise as all vectors of X."""
+    path = Path(folder)
+    knows_queries = not is_exported(path) and read_translation(path)[0].queries is not None
+    return load_translator(path, scale=scale, kind="query" if knows_queries else "text")
 
 
 def query_step(centers: Mapping[str, NDArray[np.float32]], map: Map) -> TranslationStep:
@@ -65,11 +72,12 @@ def require_kind(kind: str, *, back: bool, known: bool) -> None:
         )
 
 
-def _load_exported(path: Path, *, back: bool, scale: Scale) -> Translator:
-    """The translator of a file; it has one direction and one scale."""
+def _load_exported(path: Path, *, back: bool, scale: Scale, kind: Kind) -> Translator:
+    """The translator of a file; it has one direction, one scale and one kind."""
     translator, about = read_exported(path)
-    if back or (scale == "raw" and about.get("scale") != "raw"):
-        option = "--back" if back else "--scale raw"
+    other_scale = scale == "raw" and about.get("scale") != "raw"
+    if back or other_scale or (kind == "query" and about.get("kind") != "query"):
+        option = "--back" if back else "--scale raw" if other_scale else "--kind query"
         raise InputError(
             f"{path}: translates {about.get('source')} to {about.get('target')} with scale {about.get('scale')}; give "
             f"the run folder instead, or export it with {option} and omit the argument here"
