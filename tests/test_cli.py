@@ -116,7 +116,7 @@ def test_discover_json_and_options(folder, capsys, tmp_path):
     )  # fmt: skip
     assert set(result) == {
         "run", "report", "health", "anchors", "pairs", "expected_precision", "unmatched", "approximate", "whitening",
-        "maps", "doubtful_seeds", "skipped_seeds", "seconds",
+        "maps", "queries", "seeds", "doubtful_seeds", "skipped_seeds", "seconds",
     }  # fmt: skip
     assert result["anchors"] == 3
     assert result["whitening"] == 0

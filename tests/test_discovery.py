@@ -184,8 +184,9 @@ def test_rows_without_a_counterpart_stay_without_one(words, word_seeds):
     assert np.mean([a == b for a, b in everything.pair_keys_]) < precision - 0.02
     without = set(left.keys) - set(right.keys)
     assert np.mean([key in discovery.x_.unmatched_keys for key in without]) > 0.8
-    assert set(discovery.x_.unmatched_keys) | {a for a, _ in discovery.pair_keys_} == set(left.keys)
-    assert set(discovery.y_.unmatched_keys) | {b for _, b in discovery.pair_keys_} == set(right.keys)
+    linked = discovery.linked_pairs().keys
+    assert set(discovery.x_.unmatched_keys) | {a for a, _ in linked} == set(left.keys)
+    assert set(discovery.y_.unmatched_keys) | {b for _, b in linked} == set(right.keys)
 
 
 @pytest.mark.thorough
@@ -471,7 +472,12 @@ def test_rows_that_all_come_twice_have_no_match_and_no_nonsense(rotated):
     x, y = rotated(n=200)
     for seeds in ([], SEEDS):
         discovery = AnchorDiscovery(n_anchors=20, device="cpu").fit(x, np.repeat(y[:100], 2, axis=0), seeds)
-        assert discovery.health_.map.verdict != "ok"
+        nearest = (discovery.translate(x[100:]) @ (y[100:] / np.linalg.norm(y[100:], axis=1, keepdims=True)).T).argmax(
+            1
+        )
+        right = float((nearest == np.arange(100)).mean())  # of rows that Y has not seen
+        assert (discovery.health_.map.verdict == "ok") == (right > 0.9)
+        assert discovery.health_.pairs.verdict == "failed"
         assert len(discovery.pairs_) == 0
         assert np.isfinite(discovery.map_.matrix).all()
         assert np.isfinite(discovery.y_.anchors["free"]).all()

@@ -50,7 +50,7 @@ HOLDING = """
 import sys, time
 from kedge import AnchorDiscovery
 from kedge.cli.main import main
-def fit(*_):
+def fit(*_, **__):
     print("searching", flush=True)
     time.sleep(600)
 AnchorDiscovery.fit = fit

@@ -108,8 +108,8 @@ def learn_findings(
     rows_x, rows_y, known = _to_learn_from(trusted, confidence)
     model = _fit_shared(problem, rows_x, rows_y, known)
     soft = None
-    if judged.answer.verdict != "failed" and _few_found(trusted, confidence):
-        start = alignment.rotation
+    start = alignment.rotation
+    if _few_found(trusted, confidence) and (start is not None or judged.answer.verdict != "failed"):
         if start is None:
             start = nearest_rotation(pair_moments(problem, rows_x, rows_y).cross)
         soft = _soft_cross(trusted, start, generator)
