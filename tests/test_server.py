@@ -93,7 +93,7 @@ def test_slow_requests_keep_nobody_waiting(port):
         for connection in slow:
             connection.sendall(f"ter HTTP/1.1\r\nHost: localhost:{port}\r\n".encode())
         assert ask(port, "/key?side=x&key=water")[0] == 200
-        assert threading.active_count() <= before
+        assert threading.active_count() < before + 10  # not one per connection; other threads come and go
         slow[0].sendall(b"\r\n")
         assert slow[0].recv(100).startswith(b"HTTP/1.1 200 OK")
 
