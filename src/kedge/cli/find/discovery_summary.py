@@ -72,9 +72,7 @@ def _print_summary(discovery: AnchorDiscovery, arguments: argparse.Namespace, ro
     for (left, right), confidence in shown:
         print_line(f"  {left} = {right}  ({confidence:.2f})")
     if not len(discovery.pairs_):
-        print_line(
-            "  no found pair is probable enough to be listed; kedge pairs --min-confidence 0 lists all"
-        )
+        print_line("  no found pair is probable enough to be listed; kedge pairs --min-confidence 0 lists all")
     print_line(
         f"no match: {len(discovery.x_.unmatched_keys)} of {rows_x} rows of X, "
         f"{len(discovery.y_.unmatched_keys)} of {rows_y} rows of Y"
