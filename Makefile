@@ -22,7 +22,7 @@ test-slow: check
 	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -m "slow and not gpu"
 
 check: $(VENV)/.dev
-	$(BIN)/ruff check .
+	$(BIN)/ruff check --no-cache .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kedge import AnchorDiscovery, Embeddings, read_embeddings, rehearse, write_embeddings
-from kedge.estimators.query_fitting import translation_of_queries
+from kedge.estimators.findings import learn_query_translation
 from setting import add_data_option, describe_machine, markdown_header, markdown_row, new_parser, write_json
 
 INDEX, SHARED, KNOWN, OTHERS = 3000, 1000, 100, 900
@@ -123,7 +123,8 @@ def measure(setting: Setting, case: str, state: int, device: str) -> dict[str, A
         "measured, one map": judged(queries, rest),
         "measured, one map, passage": judged(setting.asked["passage"], rest),
     }
-    as_passages = translation_of_queries(one_map, x, y, setting.asked["passage"].take(kind))
+    step, pairs = one_map.translator().steps[0], one_map.linked_pairs().rows
+    as_passages = learn_query_translation(step, setting.asked["passage"].take(kind), x, y, pairs, centered=True)
     titles = setting.titles.take([row for row, key in enumerate(setting.titles.keys) if key in y.row_of])
     one_map.queries_ = translation
     found["rehearsed, queries as a kind"] = judged(queries, rehearsed)

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from kedge import Step
 from kedge.estimators.devices import resolve_device
-from kedge.spaces.atomic import atomic_path
+from kedge.spaces.writing.atomic import atomic_path
 
 
 def new_parser(description: str | None) -> argparse.ArgumentParser:

@@ -15,8 +15,8 @@ from safetensors import SafetensorError
 
 from kedge import Embeddings, InputError, write_embeddings
 from kedge.errors import OutputError
-from kedge.spaces import staging
-from kedge.spaces.atomic import atomic_folder, atomic_path, delete_folder
+from kedge.spaces.writing import staging
+from kedge.spaces.writing.atomic import atomic_folder, atomic_path, delete_folder
 
 
 def test_file_appears_only_on_success(tmp_path):

@@ -14,7 +14,7 @@ import pytest
 from kedge import AnchorDiscovery, InputError, load
 from kedge.cli.main import main
 from kedge.runs.checkpoint import discard
-from kedge.spaces.lock import FolderLock
+from kedge.spaces.writing.lock import FolderLock
 
 needs_locks = pytest.mark.skipif(sys.platform == "win32", reason="needs fcntl")
 pytestmark = needs_locks

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from kedge import __version__
 from kedge.spaces import Embeddings, read_embeddings
-from kedge.spaces.atomic import atomic_path
 from kedge.spaces.encoders import (
     StaticTextEncoder,
     digest,
@@ -23,6 +22,7 @@ from kedge.spaces.encoders import (
 from kedge.spaces.encoders.sentence_text import is_sentence_model
 from kedge.spaces.files import is_known_format
 from kedge.spaces.formats.npy import write_matrix
+from kedge.spaces.writing.atomic import atomic_path
 
 OnProgress = Callable[[int, int], None]
 

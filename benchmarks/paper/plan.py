@@ -18,7 +18,7 @@ from kedge import __version__
 from kedge.estimators.devices import resolve_device
 from kedge.solving.steps import OnStep
 from kedge.spaces import Embeddings
-from kedge.spaces.atomic import atomic_path
+from kedge.spaces.writing.atomic import atomic_path
 from paper.pairs_of_spaces import ANCHORS, SEEDS
 
 OnPart = Callable[[str, bool], None]

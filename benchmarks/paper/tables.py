@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kedge.spaces.atomic import atomic_path
+from kedge.spaces.writing.atomic import atomic_path
 
 OURS = ("GT", "Seed", "Found", "Paper's optimiser")
 """The sets of anchors in every table, as far as they were run."""

@@ -23,8 +23,8 @@ def require_free(arguments: argparse.Namespace, option: str = "out", *, allowed_
     """
     from kedge.errors import InputError
     from kedge.spaces.files import files_written
-    from kedge.spaces.staging import clear_leftovers
     from kedge.spaces.stores import Address, open_store
+    from kedge.spaces.writing.staging import clear_leftovers
 
     out = getattr(arguments, option)
     if isinstance(out, Address):

@@ -25,8 +25,8 @@ from kedge.many.common_health import CommonHealth
 from kedge.many.member import Member
 from kedge.runs.description import COMMON, FORMAT, NAME, read_json
 from kedge.runs.folder import check_target, require_unchanged, seal
-from kedge.spaces.atomic import atomic_folder
 from kedge.spaces.pairs import read_fields, write_table
+from kedge.spaces.writing.atomic import atomic_folder
 from kedge.storage.arrays import Array, between, read_arrays
 from kedge.storage.schema import Count, Length, Share, Within, restore
 

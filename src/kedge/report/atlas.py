@@ -17,8 +17,8 @@ from kedge.report.picture.neighbourhoods import Neighbourhoods, Side, shared_dir
 from kedge.report.picture.projection import Places, draw_sample, project_together
 from kedge.report.picture.tsne import lay_out
 from kedge.spaces import Embeddings
-from kedge.spaces.atomic import atomic_path
 from kedge.spaces.conversion import SpaceLike
+from kedge.spaces.writing.atomic import atomic_path
 
 _NEIGHBOURS = 8
 

@@ -23,10 +23,10 @@ from torch import Tensor
 from kedge import __version__
 from kedge.errors import InputError
 from kedge.solving.steps import Step, Value
-from kedge.spaces.atomic import atomic_path, delete_folder
-from kedge.spaces.lock import FolderLock
-from kedge.spaces.staging import clear_leftovers
 from kedge.spaces.streams import require_regular_file
+from kedge.spaces.writing.atomic import atomic_path, delete_folder
+from kedge.spaces.writing.lock import FolderLock
+from kedge.spaces.writing.staging import clear_leftovers
 from kedge.storage.schema import parse_json, restore
 
 _IDENTITY = "identity.json"

@@ -27,8 +27,8 @@ from kedge.models.maps.families import form_of
 from kedge.models.maps.protocol import Map
 from kedge.runs.description import NAME, RunDescription, describe, holds_run, read_description
 from kedge.runs.tables import HEADERS, Tables, read_tables, write_tables
-from kedge.spaces.atomic import atomic_folder, require_parent
 from kedge.spaces.streams import require_regular_file
+from kedge.spaces.writing.atomic import atomic_folder, require_parent
 from kedge.storage.arrays import Array, between, pairs_of, read_arrays, rows_of, stored_shapes
 from kedge.storage.checksum import file_sha256
 

@@ -13,7 +13,6 @@ from typing import Any
 from numpy.typing import NDArray
 
 from kedge.errors import InputError, KedgeError
-from kedge.spaces.atomic import atomic_path, atomic_paths, require_target
 from kedge.spaces.conversion import SpaceLike, as_space
 from kedge.spaces.embeddings import Embeddings
 from kedge.spaces.formats import dataset_folder, h5ad, npy, npz, parquet, safetensors, word2vec_binary, word2vec_text
@@ -21,6 +20,7 @@ from kedge.spaces.packed_bits import first_dims, unpack_numbers
 from kedge.spaces.selection import Selection
 from kedge.spaces.stores.address import Address, as_address, is_address
 from kedge.spaces.streams import require_regular_file
+from kedge.spaces.writing.atomic import atomic_path, atomic_paths, require_target
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from kedge.estimators.pair_inputs import PairsLike
 from kedge.estimators.translations import Translations, find_translations
 from kedge.judging.health import Answer
 from kedge.spaces import Embeddings
-from kedge.spaces.atomic import atomic_path
 from kedge.spaces.conversion import SpaceLike, as_space
 from kedge.spaces.embeddings import Key
 from kedge.spaces.pairs import write_table
+from kedge.spaces.writing.atomic import atomic_path
 
 COLUMNS = ("source", "target", "probability", "rank")
 """Of a lexicon's table."""

@@ -81,9 +81,9 @@ def run(arguments: argparse.Namespace) -> int:
     from kedge.cli.output import note
     from kedge.errors import InputError
     from kedge.estimators import load
-    from kedge.spaces.atomic import require_target
     from kedge.spaces.stores import open_store
     from kedge.spaces.stores.migration import migrate, require_fitting, require_free, require_own_ids
+    from kedge.spaces.writing.atomic import require_target
 
     discovery = load(arguments.run_folder)
     _require_ok(discovery, ignore_verdict=arguments.ignore_verdict)
@@ -189,8 +189,8 @@ def _refuse_twice(about: Description, origin: dict[str, Any]) -> None:
 @contextmanager
 def _bad_rows(path: Path | None) -> Iterator[OnBad | None]:
     """Where bad rows are listed: nowhere, or in a file, which appears if there are any."""
-    from kedge.spaces.atomic import atomic_path
     from kedge.spaces.pairs import write_table
+    from kedge.spaces.writing.atomic import atomic_path
 
     if path is None:
         yield None

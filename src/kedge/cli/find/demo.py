@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     from kedge.estimators import AnchorDiscovery
     from kedge.report import GoldComparison, write_report
     from kedge.spaces import write_embeddings, write_table
-    from kedge.spaces.atomic import atomic_folder
+    from kedge.spaces.writing.atomic import atomic_folder
     from kedge.tasks import Truth, evaluate, gold_by_key, search
 
     out: Path = arguments.out

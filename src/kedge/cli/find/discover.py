@@ -166,7 +166,7 @@ def _add_advanced(group: argparse._ArgumentGroup) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Read, check, discover, write, and print how it went."""
-    from kedge.spaces.lock import FolderLock
+    from kedge.spaces.writing.lock import FolderLock
 
     try:
         with FolderLock(arguments.out):

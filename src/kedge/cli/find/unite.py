@@ -100,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Read, unite, write, and print how it went."""
     from kedge.cli.output_files import require_free
     from kedge.runs.folder import check_target
-    from kedge.spaces.lock import FolderLock
+    from kedge.spaces.writing.lock import FolderLock
 
     check_target(arguments.out, overwrite=True)
     require_free(arguments)

@@ -99,7 +99,7 @@ def _export_translation(arguments: argparse.Namespace, suffix: str) -> int:
     """Write what translates, and the lines that use it."""
     from kedge.cli.output import note, print_json, print_line
     from kedge.estimators import load
-    from kedge.spaces.atomic import atomic_path
+    from kedge.spaces.writing.atomic import atomic_path
     from kedge.tasks import about_translation, export_bytes, export_lines
 
     discovery = load(arguments.run_folder)
@@ -132,7 +132,7 @@ def _export_module(arguments: argparse.Namespace) -> int:
     from kedge.cli.output_files import require_free
     from kedge.errors import InputError
     from kedge.integrations.sentence_transformers import TranslationModule, open_model, translated_model
-    from kedge.spaces.atomic import atomic_folder, require_parent
+    from kedge.spaces.writing.atomic import atomic_folder, require_parent
 
     out: Path = arguments.out
     _check_options(arguments, _FOLDERS)
@@ -174,7 +174,7 @@ def _export_pairs(arguments: argparse.Namespace) -> int:
     from kedge.cli.output import print_json, print_line
     from kedge.estimators import load
     from kedge.spaces import write_table
-    from kedge.spaces.atomic import atomic_path
+    from kedge.spaces.writing.atomic import atomic_path
 
     discovery = load(arguments.run_folder)
     pairs = zip(discovery.pair_keys_, discovery.pair_confidence_, strict=True)
@@ -221,7 +221,7 @@ def _check_target(arguments: argparse.Namespace) -> str:
     """The suffix of a file that can be written; what cannot is refused before any work."""
     from kedge.cli.output_files import require_free
     from kedge.errors import InputError
-    from kedge.spaces.atomic import require_target
+    from kedge.spaces.writing.atomic import require_target
 
     path: Path = arguments.out
     suffix = path.suffix.lower()

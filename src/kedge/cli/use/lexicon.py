@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     from kedge.cli.output_files import require_free
     from kedge.estimators import load
     from kedge.spaces import read_embeddings
-    from kedge.spaces.atomic import require_target
+    from kedge.spaces.writing.atomic import require_target
     from kedge.tasks import make_lexicon
 
     require_target(arguments.out)

@@ -40,8 +40,8 @@ def run(arguments: argparse.Namespace) -> int:
     from kedge.cli.output import print_json, print_line
     from kedge.cli.output_files import require_free
     from kedge.estimators import load
-    from kedge.spaces.atomic import atomic_path, require_target
     from kedge.spaces.pairs import write_table
+    from kedge.spaces.writing.atomic import atomic_path, require_target
 
     require_target(arguments.out)
     require_free(arguments)

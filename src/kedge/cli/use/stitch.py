@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
     from kedge.errors import InputError
     from kedge.estimators import load
     from kedge.spaces import read_embeddings, read_labels, write_table
-    from kedge.spaces.atomic import atomic_path, require_target
+    from kedge.spaces.writing.atomic import atomic_path, require_target
     from kedge.tasks import Stitcher
 
     if arguments.out.suffix != ".tsv":

@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     from kedge.cli.watch.repair import repair
     from kedge.errors import InputError
     from kedge.spaces import write_table
-    from kedge.spaces.atomic import atomic_path, require_target
+    from kedge.spaces.writing.atomic import atomic_path, require_target
     from kedge.tasks import audit, since
 
     if (arguments.repair is None) != (arguments.to is None):

@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     from kedge.cli.output import print_line
     from kedge.cli.output_files import require_free
     from kedge.spaces import read_embeddings, write_table
-    from kedge.spaces.atomic import atomic_path, require_target
+    from kedge.spaces.writing.atomic import atomic_path, require_target
     from kedge.tasks import drift
 
     if arguments.out:

@@ -7,7 +7,7 @@ from typing import Any
 
 from kedge.errors import InputError
 from kedge.extras import needing
-from kedge.spaces.atomic import atomic_path, require_target
+from kedge.spaces.writing.atomic import atomic_path, require_target
 
 FORMATS = (".pdf", ".png", ".svg")
 # No dates: the same figure gives the same file.

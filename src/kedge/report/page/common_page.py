@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from kedge import __version__
 from kedge.many.common_space import CommonSpace
 from kedge.report.page.rendering import as_json, asset, render, require_page_target
-from kedge.spaces.atomic import atomic_path
 from kedge.spaces.conversion import SpaceLike
+from kedge.spaces.writing.atomic import atomic_path
 
 MAX_GROUPS = 3000
 """Groups that are drawn."""

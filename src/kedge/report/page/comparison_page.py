@@ -6,7 +6,7 @@ from pathlib import Path
 
 from kedge import __version__
 from kedge.report.page.rendering import render, require_page_target
-from kedge.spaces.atomic import atomic_path
+from kedge.spaces.writing.atomic import atomic_path
 from kedge.tasks import GOLD_COLUMNS, RunComparison, as_percent
 from kedge.tasks.run_comparison import PairAgreement
 

@@ -11,7 +11,7 @@ from typing import Any
 from kedge.errors import InputError
 from kedge.extras import needing
 from kedge.runs.description import holds_run
-from kedge.spaces.atomic import require_target
+from kedge.spaces.writing.atomic import require_target
 
 
 def require_page_target(path: Path) -> None:

@@ -17,8 +17,8 @@ from kedge.report.page.run_words import words_of
 from kedge.report.picture.neighbourhoods import Neighbourhoods
 from kedge.report.picture.projection import draw_sample
 from kedge.report.picture.tsne import lay_out
-from kedge.spaces.atomic import atomic_path
 from kedge.spaces.conversion import SpaceLike
+from kedge.spaces.writing.atomic import atomic_path
 from kedge.tasks import Rehearsal
 
 MAX_ROWS = 20_000

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kedge.errors import InputError
-from kedge.spaces.atomic import atomic_path, delete_folder, require_parent
+from kedge.spaces.writing.atomic import atomic_path, delete_folder, require_parent
 
 Item = TypeVar("Item")
 Setting = str | int | float | None

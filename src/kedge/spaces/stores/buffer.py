@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from kedge.spaces.atomic import atomic_path, delete_folder, require_parent, writing
-from kedge.spaces.staging import HIDDEN
 from kedge.spaces.stores.store import Batch, Description, Id
+from kedge.spaces.writing.atomic import atomic_path, delete_folder, require_parent, writing
+from kedge.spaces.writing.staging import HIDDEN
 
 
 class RowBuffer:

@@ -12,8 +12,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from kedge.spaces.lock import FolderLock
 from kedge.spaces.stores.address import Address
+from kedge.spaces.writing.lock import FolderLock
 
 Id: TypeAlias = str | int
 Metric: TypeAlias = Literal["cosine", "l2", "ip"]

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kedge.errors import InputError
-from kedge.spaces.atomic import atomic_path
 from kedge.spaces.encoders.texts import read_texts
 from kedge.spaces.pairs import write_table
+from kedge.spaces.writing.atomic import atomic_path
 
 _SENTENCE_ENDS = re.compile(r"(?<=[.!?])\s+(?=[^\W_a-z])|\n\s*\n")
 _MIN_WORDS, _MAX_WORDS = 4, 40

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kedge.errors import InputError
-from kedge.spaces.atomic import atomic_paths
 from kedge.spaces.formats.npy import key_fault, key_file, read_keys, write_keys
 from kedge.spaces.packed_bits import unpack_bits
 from kedge.spaces.stores.backends.single_file import Contents, WholeFile
 from kedge.spaces.stores.store import Description, Id, Metric
+from kedge.spaces.writing.atomic import atomic_paths
 
 _METRICS: dict[int, Metric] = {faiss.METRIC_INNER_PRODUCT: "ip", faiss.METRIC_L2: "l2"}
 _ROWS = 16_384

@@ -17,14 +17,14 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from kedge.errors import InputError
-from kedge.spaces.atomic import atomic_path, delete_folder, require_parent
 from kedge.spaces.formats.columns import Columns, columns_of
 from kedge.spaces.formats.parquet import open_parquet, rows_at_once
-from kedge.spaces.lock import LOCK_NAME
 from kedge.spaces.stores.address import Address
 from kedge.spaces.stores.backends.arrow import bounded, dim_of, id_array, payload_fields, rows_of, table_of
 from kedge.spaces.stores.payloads import unfit_for_json
 from kedge.spaces.stores.store import Batch, Description, Id, Store
+from kedge.spaces.writing.atomic import atomic_path, delete_folder, require_parent
+from kedge.spaces.writing.lock import LOCK_NAME
 
 _ABOUT = "_kedge.json"  # Arrow's readers pass over names that begin like this
 _PART = re.compile(r"part-(\d{8,18})\.parquet")

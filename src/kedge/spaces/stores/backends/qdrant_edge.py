@@ -19,7 +19,6 @@ from qdrant_edge import (
 )
 
 from kedge.errors import InputError
-from kedge.spaces.atomic import atomic_path
 from kedge.spaces.stores.address import Address
 from kedge.spaces.stores.backends.qdrant_points import (
     DISTANCES,
@@ -34,6 +33,7 @@ from kedge.spaces.stores.backends.qdrant_points import (
     unfit_point,
 )
 from kedge.spaces.stores.store import Batch, Description, Id, Store
+from kedge.spaces.writing.atomic import atomic_path
 
 _CONFIG = "edge_config.json"  # the engine's own; it has no call that gives it
 _METADATA = "kedge.json"  # a shard keeps none

@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kedge.errors import InputError
-from kedge.spaces.atomic import atomic_path, require_target
 from kedge.spaces.embeddings import Embeddings
 from kedge.spaces.files import files_read, files_written, key_fault, read_file, require_writable, write_file
 from kedge.spaces.stores.address import Address
 from kedge.spaces.stores.buffer import RowBuffer
 from kedge.spaces.stores.store import Batch, Description, Id, Metric, Store
+from kedge.spaces.writing.atomic import atomic_path, require_target
 
 
 class Contents(NamedTuple):

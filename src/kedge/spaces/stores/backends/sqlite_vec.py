@@ -15,11 +15,11 @@ import numpy as np
 import sqlite_vec
 
 from kedge.errors import InputError, did_you_mean
-from kedge.spaces.atomic import require_parent
 from kedge.spaces.packed_bits import unpack_bits
 from kedge.spaces.stores.address import Address
 from kedge.spaces.stores.payloads import PAYLOAD, from_columns, to_columns, unfit_for_json
 from kedge.spaces.stores.store import DOCUMENT, Batch, Description, Id, Metric, Store
+from kedge.spaces.writing.atomic import require_parent
 
 _COLUMN = "embedding"  # where the address names none and there is none
 _NOTES = "kedge_stores"

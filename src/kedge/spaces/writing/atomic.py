@@ -11,7 +11,7 @@ from pathlib import Path
 from safetensors import SafetensorError
 
 from kedge.errors import InputError, OutputError
-from kedge.spaces.staging import HIDDEN, staging
+from kedge.spaces.writing.staging import HIDDEN, staging
 
 # How safetensors writes the number of an error of the system.
 _RUST_ERROR = re.compile(r"\(os error (\d+)\)")

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from kedge.errors import InputError
-from kedge.spaces.atomic import require_parent
+from kedge.spaces.writing.atomic import require_parent
 
 if sys.platform != "win32":
     import fcntl
