@@ -5,7 +5,7 @@ from kedge.geometry.eigen import eigh
 from kedge.geometry.least_squares import refine_rotation, ridge
 from kedge.geometry.moments import Moments, moments_of
 from kedge.geometry.normalise import center_of, denormalise, normalise, principal_axes, standardise, unit, whiten
-from kedge.geometry.procrustes import nearest_rotation, orthogonal_map
+from kedge.geometry.procrustes import emphasis, nearest_rotation, orthogonal_map
 from kedge.geometry.relative import relative
 from kedge.geometry.spectrum import Spectrum, leading_directions
 from kedge.geometry.sphere import exponential_map
@@ -18,6 +18,7 @@ __all__ = [
     "center_of",
     "denormalise",
     "eigh",
+    "emphasis",
     "exponential_map",
     "held_out_correlations",
     "leading_directions",

@@ -28,6 +28,17 @@ def orthogonal_map(source: Tensor, target: Tensor, weights: Tensor | None = None
     return nearest_rotation((source.T @ weighted).double()).to(source.dtype)
 
 
+def emphasis(cross: Tensor, power: float) -> Tensor:
+    """What gives each direction of the target (dy, dy) as much weight as a cross moment (dx, dy) has there.
+
+    With singular values s and right singular vectors V it is V (s / max s)^power V^T.
+    """
+    values, axes = eigh(cross.T @ cross)
+    shares = values / values[-1]
+    strengths = torch.where(shares > _WELL_CONDITIONED, shares, 0) ** (power / 2)
+    return (axes * strengths) @ axes.T
+
+
 def nearest_rotation(cross: Tensor) -> Tensor:
     """The W (dx, dy) with orthonormal rows or columns nearest to a matrix of the same shape: its polar factor.
 

@@ -90,7 +90,7 @@ class Ground:
 
     def annealed(self, rotation: Tensor, *, sharply: bool = False) -> Tensor:
         """What a rotation (kx, ky) becomes by some rounds of annealing."""
-        return anneal(self.sample, self.x, self.y, rotation, _SHARP_ROUNDS if sharply else _ROUNDS, Log())
+        return anneal(self.sample, self.x, self.y, rotation, _SHARP_ROUNDS if sharply else _ROUNDS, Log()).rotation
 
     def match_by_chance(self, judge: Judge, *, sharply: bool = False) -> Match:
         """The match of the sample that the method comes to from a random rotation."""
@@ -125,7 +125,7 @@ class Ground:
         """What a rotation (kx, ky) becomes by some rounds of annealing, and what that is worth."""
         better = self.annealed(rotation)
         per_half = [
-            anneal(half, self.x[rows_x], self.y[rows_y], better, _ROUNDS_PER_HALF, Log())
+            anneal(half, self.x[rows_x], self.y[rows_y], better, _ROUNDS_PER_HALF, Log()).rotation
             for half, rows_x, rows_y in self._halves
         ]
         return Rival(better, self._value(better), self._agreement(*per_half))

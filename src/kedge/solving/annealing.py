@@ -8,20 +8,37 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from kedge.geometry import principal_axes, unit
+from kedge.geometry import emphasis, nearest_rotation, principal_axes, unit
 from kedge.matching import Problem, balanced, epsilon_schedule, transport_step
 from kedge.solving.schedule import Schedule
-from kedge.solving.starts import SEED_SHARE, rotation_with_seeds
+from kedge.solving.starts import SEED_SHARE, with_seeds
 from kedge.solving.steps import Log
 
 # Annealing may be over when rows are so sure of their partners, on average: finishing does the rest.
 _SHARP = 0.8
 # It may be over, too, when rows go to the same places round by round: 1 - cosine of one place and the next.
 _STILL = 2e-4
+# The power of its strength by which a direction counts, in spaces as they are and in whitened ones, of which no
+# direction says more than another by itself.
+_WEIGHTING, _WEIGHTING_IF_WHITE = 0.125, 0.375
+
+
+class Annealed(NamedTuple):
+    """A rotation (kx, ky), and what it is best read by: an `emphasis` (ky, ky) on some of its directions."""
+
+    rotation: Tensor
+    emphasis: Tensor | None = None
+
+    def places(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Where rows x (n, kx) and y (m, ky) lie when they are compared: (n, ky) and (m, ky), of any length."""
+        if self.emphasis is None:
+            return x @ self.rotation, y
+        return x @ (self.rotation @ self.emphasis), y @ self.emphasis
 
 
 def leading_axes(rows: Tensor, rank: int) -> Tensor:
@@ -41,24 +58,27 @@ def anneal(
     fade: bool = True,
     until_sharp: bool = False,
     until_still: bool = False,
-) -> Tensor:
+) -> Annealed:
     """A better rotation (kx, ky) between coordinates x (n, kx) and y (m, ky) of the problem's rows.
 
     Each round takes one Sinkhorn step between a part of x that has its turn, rotated, and y at a falling epsilon, and
     a new rotation from all of x to where the last plans of its parts send it; `both_ways`, one from a part of y to x
-    besides. `hints` (n, k) and (m, k) are shared coordinates that count as similarity too. They and the seeds count
-    less and less, unless they are not to `fade`. It may end early only with `until_sharp`, or with `until_still`: when
-    the rotation hardly moves any more.
+    besides. In a weighted schedule, directions count the more, the stronger the last plans' cross moment is along them:
+    most of the others are not known yet, and would drown these. `hints` (n, k) and (m, k) are shared coordinates that
+    count as similarity too. They and the seeds count less and less, unless they are not to `fade`. It may end early
+    only with `until_sharp`, or with `until_still`: when the rotation hardly moves any more.
     """
     forth = _Plans.none_yet(x, y, schedule.parts)
     back = _Plans.none_yet(y, x, schedule.parts) if schedule.both_ways else None
+    power = _WEIGHTING + (_WEIGHTING_IF_WHITE - _WEIGHTING) * schedule.whitening
+    found = Annealed(rotation)
     epsilons = epsilon_schedule(schedule.epsilon_start, schedule.epsilon_end, schedule.anneal_rounds)
     for index, epsilon in enumerate(epsilons, start=1):
         # What was known at the start fades: it leads the way, but the match it leads to knows better, and
         # neither a wrong seed nor a misleading fingerprint must have the last word.
         remaining = 1 - (index - 1) / len(epsilons) if fade else 1.0
-        before, turn = rotation, (index - 1) % forth.count
-        source, target = unit(forth.part(x, turn) @ rotation), y
+        turn = (index - 1) % forth.count
+        source, target = map(unit, found.places(forth.part(x, turn), y))
         if hints is not None:
             source = torch.cat([source, remaining * forth.part(hints[0], turn)], dim=1)
             target = torch.cat([target, remaining * hints[1]], dim=1)
@@ -66,19 +86,22 @@ def anneal(
         cross = forth.cross(index)
         if back is not None:
             turn = (index - 1) % back.count
-            source, target = back.part(y, turn), unit(x @ rotation)
+            target, source = map(unit, found.places(x, back.part(y, turn)))
             if hints is not None:
                 source = torch.cat([source, remaining * back.part(hints[1], turn)], dim=1)
                 target = torch.cat([target, remaining * hints[0]], dim=1)
             back.step(index, source, target, epsilon, problem.budget)
             cross = (cross + len(x) / len(y) * back.cross(index).T) / 2
-        rotation = rotation_with_seeds(cross, x, y, problem, SEED_SHARE * remaining)
+        cross, before = with_seeds(cross, x, y, problem, SEED_SHARE * remaining), found
+        found = Annealed(nearest_rotation(cross).to(x.dtype))
+        if schedule.weighted:
+            found = found._replace(emphasis=emphasis(cross, power).to(x.dtype))
         log.report("anneal", index, len(epsilons), epsilon=epsilon, sharpness=sharpness)
         if until_sharp and sharpness >= _SHARP:
             break
-        if until_still and index > forth.count and _moved(x, before, rotation) * forth.count < _STILL:
+        if until_still and index > forth.count and _moved(x, before.rotation, found.rotation) * forth.count < _STILL:
             break
-    return rotation
+    return found
 
 
 def _moved(x: Tensor, before: Tensor, after: Tensor) -> float:

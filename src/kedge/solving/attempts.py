@@ -241,5 +241,5 @@ def _first_reading(ground: _AnnealingGround, schedule: Schedule, log: Log) -> Co
     x, y = unit(sample.x @ ground.axes_x), unit(sample.y @ ground.axes_y)
     start = rotation_at_start(ground.shared, x, y, sample)
     hints = (ground.shared.x, ground.shared.y) if schedule.fingerprints and schedule.hints else None
-    rotation = anneal(sample, x, y, start, schedule, log, hints, until_sharp=True)
-    return CosineReading(ground.whitening_x @ ground.axes_x @ rotation, ground.whitening_y @ ground.axes_y)
+    found = anneal(sample, x, y, start, schedule, log, hints, until_sharp=True)
+    return CosineReading(*found.places(ground.whitening_x @ ground.axes_x, ground.whitening_y @ ground.axes_y))

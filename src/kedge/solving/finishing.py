@@ -101,6 +101,8 @@ def finish_softly(problem: Problem, sample: Problem, rotation: Tensor, judge: Ju
     schedule = Schedule(
         anneal_rounds=parts * turns, epsilon_start=_COOL, epsilon_end=_COLD, parts=parts, both_ways=True
     )
-    found = anneal(sample, unit(sample.x), unit(sample.y), rotation, schedule, log, fade=False, until_still=True)
+    found = anneal(
+        sample, unit(sample.x), unit(sample.y), rotation, schedule, log, fade=False, until_still=True
+    ).rotation
     improved = CosineReading(found, torch.eye(problem.dims[1], dtype=found.dtype, device=found.device))
     return replace(finish(problem, improved, 1, judge, log), settled=True, rotation=found)

@@ -38,7 +38,7 @@ class Schedule:
     each axis of either space is divided by its deviation to the power `whitening`. With 0 rounds of annealing the seeds
     alone are what finishing starts from. The rows of X are annealed in `parts`, one after the other, a round each;
     `both_ways`, those of Y are too. Fingerprints count as similarity while it anneals, unless they are only what it
-    starts from (`hints`).
+    starts from (`hints`). `weighted`, directions count the more, the more of the last match lies along them.
     """
 
     sample_size: int = 8000
@@ -52,6 +52,7 @@ class Schedule:
     parts: int = 2
     both_ways: bool = False
     hints: bool = True
+    weighted: bool = False
 
     def __post_init__(self) -> None:
         for name, minimum in (
@@ -91,10 +92,11 @@ def schedules_for(seeds: int, whiten: float | None = None, rows: int = 0) -> tup
     dense = Schedule(sample_size=few, anneal_rounds=100, fingerprints=True, parts=1)
     slow = replace(dense, sample_size=max(few, min(rows, FINGERPRINT_ROWS)))
     cooler = replace(slow, anneal_rounds=60, epsilon_start=0.07)
-    # Where nothing is shared, fingerprints mislead as similarities, and both ways average over more neighbours.
-    wide = replace(slow, fingerprints=seeds < _FEW_SEEDS, hints=False, both_ways=True)
+    # Where nothing is shared, fingerprints mislead as similarities, both ways average over more neighbours, and
+    # directions of which nothing is known yet drown the others.
+    wide = replace(slow, fingerprints=seeds < _FEW_SEEDS, hints=False, both_ways=True, weighted=True)
     # All rows and all axes know the way from the vaguest start, if nothing is blurred.
-    cold = replace(wide, sample_size=SOFT_ROWS, rank=MAX_RANK, anneal_rounds=120, parts=4)
+    cold = replace(wide, sample_size=SOFT_ROWS, rank=MAX_RANK, anneal_rounds=120, parts=4, weighted=False)
     cold = replace(cold, epsilon_start=0.015, epsilon_end=0.015)
     many = [cold] if rows > FINGERPRINT_ROWS else []
     if seeds >= _FEW_SEEDS:

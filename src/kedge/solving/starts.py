@@ -67,17 +67,13 @@ def rotation_at_start(shared: SharedCoordinates, x: Tensor, y: Tensor, problem: 
         plan = transport_step(shared.x, shared.y, potential, _EPSILON, values=y, budget=problem.budget)
         potential = plan.potential
     cross = (x.T @ plan.targets).double()
-    return rotation_with_seeds(cross, x, y, problem, SEED_SHARE)
+    return nearest_rotation(with_seeds(cross, x, y, problem, SEED_SHARE)).to(x.dtype)
 
 
-def rotation_with_seeds(cross: Tensor, x: Tensor, y: Tensor, problem: Problem, seed_share: float) -> Tensor:
-    """The rotation (kx, ky) that the cross moment (kx, ky) of rows x (n, kx) and their targets implies.
-
-    The seeds, rows of x and y, count besides.
-    """
+def with_seeds(cross: Tensor, x: Tensor, y: Tensor, problem: Problem, seed_share: float) -> Tensor:
+    """The cross moment (kx, ky) of rows x (n, kx) and their targets, and of the seeds, rows of x and y, besides."""
     seed_weight = seed_share * len(x) / max(len(problem.seeds_x), 1)
-    cross = cross + seed_weight * (x[problem.seeds_x].T @ y[problem.seeds_y]).double()
-    return nearest_rotation(cross).to(x.dtype)
+    return cross + seed_weight * (x[problem.seeds_x].T @ y[problem.seeds_y]).double()
 
 
 def _seed_coordinates(problem: Problem) -> tuple[Tensor, Tensor]:
