@@ -13,12 +13,12 @@ from kedge.cli.arguments import (
     add_command,
     add_device,
     add_limit,
+    add_min_confidence,
     add_overwrite,
     add_random_state,
     add_spaces,
     byte_count,
     positive,
-    probability,
     space_name,
     whitening,
 )
@@ -76,13 +76,7 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
         type=positive,
         help="number of anchors (300, or as many as the smaller space has rows)",
     )
-    parser.add_argument(
-        "--min-confidence",
-        metavar="P",
-        type=probability,
-        default=0.5,
-        help="list only pairs at least this probable (0.5)",
-    )
+    add_min_confidence(parser)
     parser.add_argument(
         "--disjoint",
         action="store_true",
