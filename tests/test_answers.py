@@ -222,6 +222,33 @@ def test_a_run_that_is_failed_for_searching_is_not_migrated(fitted, run_files, t
     assert "for searching it is failed" in capsys.readouterr().err
 
 
+# -- questions that are not a discovery's ----------------------------------------------------------
+
+
+def test_whether_the_model_changed_is_a_question_for_drift(small_files, tmp_path, capsys):
+    x, y, seeds = small_files
+    discover = ["discover", x, y, "--seeds", seeds, "--ignore-verdict", "--overwrite", "-o", str(tmp_path / "run")]
+    assert main(discover) == 0
+    said = capsys.readouterr().out
+    assert "120 ids are in both" in said
+    assert "not what a discovery answers; next: " in said
+    assert f"kedge drift {x} {y}" in said
+    assert main([*discover, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["same_ids"] == 120
+
+
+def test_row_numbers_and_other_items_are_no_reason_to_ask_about_drift(rotated, tmp_path, capsys):
+    sides = rotated(n=120)
+    for name, side in zip(("x.npy", "y.npy"), sides, strict=True):
+        np.save(tmp_path / name, side)
+    others = [f"other{row}" for row in range(120)]
+    kedge.write_embeddings(kedge.Embeddings(others, sides[1]), tmp_path / "other.npz")
+    for number, other in enumerate(("y.npy", "other.npz")):
+        files = [str(tmp_path / name) for name in ("x.npy", other)]
+        assert main(["discover", *files, "--ignore-verdict", "-o", str(tmp_path / f"run{number}")]) == 0
+        assert "drift" not in capsys.readouterr().out
+
+
 # -- what is listed is what the best model reads --------------------------------------------------
 
 

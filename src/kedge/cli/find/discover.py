@@ -25,6 +25,7 @@ from kedge.cli.arguments import (
 from kedge.cli.exit_codes import EXIT_NOT_PASSED
 from kedge.cli.page_options import add_page, read_row_texts
 from kedge.cli.signals import was_interrupted
+from kedge.cli.true_pairs import describe_skipped
 
 if TYPE_CHECKING:
     from kedge.spaces import Embeddings
@@ -185,7 +186,7 @@ def _run(arguments: argparse.Namespace) -> int:
     began = time.perf_counter()
     given = _read(arguments)
     x, y = given.x, given.y
-    skipped = f" ({given.skipped} lines skipped, of which a space lacks a key)" if given.skipped else ""
+    skipped = describe_skipped(given.skipped)
     note(f"{x.source}: {len(x)} x {x.dim}, {y.source}: {len(y)} x {y.dim}, {len(given.seeds) or 'no'} seeds{skipped}")
     _require_memory(arguments, x, y)
     if arguments.overwrite and not arguments.resume:
@@ -224,7 +225,7 @@ def _run(arguments: argparse.Namespace) -> int:
     discovery.save(arguments.out, overwrite=arguments.overwrite, extra=extra)
     if keeps_state:
         discard(_checkpoint(arguments))
-    print_discovery(discovery, arguments, len(x), len(y), seconds, given.skipped)
+    print_discovery(discovery, arguments, x, y, seconds, given.skipped)
     if arguments.report:
         from kedge.report import write_report
 
