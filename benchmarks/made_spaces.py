@@ -50,9 +50,9 @@ def _without_empty(rows: Matrix) -> Matrix:
     return rows
 
 
-def symmetric(data: Path, name: str, rows: int, chance: np.random.Generator) -> Spaces:
+def symmetric(data: Path, name: str, rows: int, axes: int | None, chance: np.random.Generator) -> Spaces:
     """Real words made symmetric: every row comes with its images, and only known pairs say which is which."""
-    x, y = loaded(data, "easy")
+    x, y = loaded(data, "easy", axes)
     copies = {"mirrored": 2, "two-mirrors": 4, "swapped": 2}[name]
     real = chance.permutation(len(x))[: rows // copies * (2 if name != "mirrored" else 1)]
     sides = []
@@ -72,9 +72,9 @@ def symmetric(data: Path, name: str, rows: int, chance: np.random.Generator) -> 
     return Spaces(left, right[order], np.argsort(order))
 
 
-def garbage(data: Path, pair: str, name: str, rows: int, chance: np.random.Generator) -> Spaces:
+def garbage(data: Path, pair: str, name: str, rows: int, axes: int | None, chance: np.random.Generator) -> Spaces:
     """Real rows, and as many of noise: in X alone, whose other half stands for items of Y, or in both."""
-    x, y = (space / np.linalg.norm(space, axis=1, keepdims=True) for space in loaded(data, pair))
+    x, y = (space / np.linalg.norm(space, axis=1, keepdims=True) for space in loaded(data, pair, axes))
     real = chance.permutation(len(x))[: rows if name == "garbage-x" else rows // 2]
     half = rows // 2
 

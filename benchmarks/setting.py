@@ -46,7 +46,7 @@ def add_data_option(parser: argparse.ArgumentParser) -> None:
 def add_run_options(parser: argparse.ArgumentParser, states: int) -> None:
     """How many runs, where, and what is kept of them."""
     parser.add_argument("--states", type=int, default=states, help=f"random states per case ({states})")
-    parser.add_argument("--jobs", type=int, default=1, help="processes of two threads each (1)")
+    parser.add_argument("--jobs", type=int, default=1, help="processes, two threads each, or $OMP_NUM_THREADS (1)")
     parser.add_argument("--device", default="cpu")
     parser.add_argument(
         "--out", type=Path, help="write every run as a line of JSON; runs that it already holds are not repeated"
@@ -61,7 +61,8 @@ def run_cases(
     results = read_results(kind, arguments.out) if arguments.out and arguments.out.exists() else {}
     cases = [case for case in cases if case not in results]
     print(f"{len(cases)} runs to do, {len(results)} done before", flush=True)
-    with ProcessPoolExecutor(arguments.jobs, get_context("spawn"), torch.set_num_threads, (2,)) as pool:
+    threads = int(os.environ.get("OMP_NUM_THREADS", 2))
+    with ProcessPoolExecutor(arguments.jobs, get_context("spawn"), torch.set_num_threads, (threads,)) as pool:
         waiting = {pool.submit(run, arguments.data, case, arguments.device): case for case in cases}
         for done in as_completed(waiting):
             results[waiting[done]] = done.result()

@@ -86,10 +86,18 @@ def grid(pairs: list[str], kinds: list[str], states: int) -> list[Case]:
 
 
 @cache
-def loaded(data: Path, name: str) -> tuple[Matrix, Matrix]:
-    """Vectors of a pair, row by row the same thing."""
+def loaded(data: Path, name: str, axes: int | None = None) -> tuple[Matrix, Matrix]:
+    """Vectors of a pair, row by row the same thing; in so many principal axes of either space, if that is given."""
     pair = load_pair(data, name, limit=MAX_ITEMS)
-    return pair.x.vectors.astype(np.float32), pair.y.vectors.astype(np.float32)
+    x, y = (side.vectors.astype(np.float32) for side in (pair.x, pair.y))
+    return (x, y) if axes is None else (_in_axes(x, axes), _in_axes(y, axes))
+
+
+def _in_axes(space: Matrix, axes: int) -> Matrix:
+    """Rows (n, d), centered, in their principal axes (n, axes)."""
+    centered = space - space.mean(axis=0)
+    directions = np.linalg.eigh(centered.T @ centered)[1][:, ::-1][:, :axes]
+    return np.ascontiguousarray(centered @ directions)
 
 
 def draw(data: Path, case: Case) -> Task:

@@ -2,19 +2,21 @@
 
     python benchmarks/verdicts.py --data DIR --jobs 8 --out verdicts.jsonl --json verdicts.json   all; an hour or so
     python benchmarks/verdicts.py --data DIR --pairs easy --kinds noise symmetric                 a few; minutes
+    python benchmarks/verdicts.py --data DIR --rows 1000 --axes 100                               all, but smaller
 
 Real spaces of 1,500 rows each that share a part of their items, with seeds and without; wrong seeds; the signs of real
-spaces alone; noise; spaces that are symmetric; spaces with a half of garbage. The map is *right* if it brings at least
-half as many unseen items to their counterpart first as a run does that was given all true pairs of as many rows; where
-there are no unseen items, if at least half of the rows that have a counterpart get it. Pairs are right if at least
-half of those that are listed are.
+spaces alone; noise; spaces that are symmetric; spaces with a half of garbage. The map is *right* if unseen items, once
+translated, find their counterparts among as many with at least half the mean reciprocal rank that a run reaches which
+was given all true pairs of as many rows; where there are no unseen items, if at least half of the rows that have a
+counterpart get it. Pairs are right if at least half of those that are listed are, and a lexicon if at least half of its
+translations are, of rows that have a counterpart: what is acceptable for others is not known.
 """
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kedge import AnchorDiscovery
-from kedge.tasks import calibration_error, reliability
+from kedge.tasks import calibration_error, make_lexicon, reliability
 from made_spaces import GARBAGE, NOISE, SYMMETRIC, Spaces, garbage, noise, symmetric
 from setting import (
     add_data_option,
@@ -36,9 +38,10 @@ from setting import (
     split_rows,
     write_json,
 )
-from shared import loaded, unseen_top_1
+from shared import Matrix, loaded
 
 ROWS, UNSEEN = 1500, 1000
+MIN_PROBABLE = 0.5
 SHARES, SEEDS = (0.0, 0.05, 0.1, 0.3, 0.5, 1.0), (0, 3, 15, 100)
 PAIRS = ("easy", "medium", "vit", "texts", "sentences")
 KINDS = ("shares", "wrong", "signs", "noise", "symmetric", "garbage")
@@ -54,6 +57,8 @@ class Case:
     share: float
     seeds: int
     state: int
+    rows: int = ROWS
+    axes: int | None = None
 
 
 def main() -> None:
@@ -64,6 +69,8 @@ def main() -> None:
     parser.add_argument("--kinds", nargs="+", default=KINDS, choices=KINDS)
     parser.add_argument("--shares", nargs="+", type=float, default=SHARES)
     parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS)
+    parser.add_argument("--rows", type=int, default=ROWS, help=f"of either space ({ROWS})")
+    parser.add_argument("--axes", type=int, help="principal axes that real spaces are cut down to (all of them)")
     parser.add_argument("--json", type=Path, help="write all runs and the summary to this file")
     add_run_options(parser, states=1)
     arguments = parser.parse_args()
@@ -99,19 +106,21 @@ def grid(arguments: Any) -> list[Case]:
                 for name in GARBAGE
                 for seeds in (15, 100, 0)
             ]
-    return cases
+    order = np.random.default_rng(0).permutation(len(cases))  # whatever part of them is done is a fair sample
+    return [replace(cases[place], rows=arguments.rows, axes=arguments.axes) for place in order]
 
 
 def draw(data: Path, case: Case) -> tuple[Spaces, NDArray[np.int64]]:
     """The spaces of a case, and its seeds (s, 2)."""
     chance = np.random.default_rng([case.state, zlib.crc32(f"{case.kind} {case.name} {case.share}".encode())])
+    rows = case.rows
     if case.kind == "noise":
-        spaces = noise(case.name, ROWS, chance)
-        return spaces, np.stack([chance.permutation(ROWS)[: case.seeds] for _ in range(2)], axis=1)
+        spaces = noise(case.name, rows, chance)
+        return spaces, np.stack([chance.permutation(rows)[: case.seeds] for _ in range(2)], axis=1)
     if case.kind == "symmetric":
-        spaces = symmetric(data, case.name, ROWS, chance)
+        spaces = symmetric(data, case.name, rows, case.axes, chance)
     elif case.kind == "garbage":
-        spaces = garbage(data, *case.name.split(), ROWS, chance)
+        spaces = garbage(data, *case.name.split(), rows, case.axes, chance)
     else:
         spaces = _real(data, case, chance)
     seeded = chance.permutation(np.flatnonzero(spaces.truth >= 0))[: case.seeds]
@@ -122,11 +131,11 @@ def draw(data: Path, case: Case) -> tuple[Spaces, NDArray[np.int64]]:
 
 
 def _real(data: Path, case: Case, chance: np.random.Generator) -> Spaces:
-    x, y = loaded(data, case.name)
+    x, y = loaded(data, case.name, case.axes)
     order = chance.permutation(len(x))
     unseen, rest = order[:UNSEEN], order[UNSEEN:]
-    shared = max(int(ROWS * case.share), case.seeds)
-    rows_x, rows_y, truth = split_rows(rest, ROWS, shared, chance)
+    shared = max(int(case.rows * case.share), case.seeds)
+    rows_x, rows_y, truth = split_rows(rest, case.rows, shared, chance)
     sides = [x[rows_x], y[rows_y], x[unseen], y[unseen]]
     if case.kind == "signs":
         sides = [
@@ -150,7 +159,9 @@ def run(data: Path, case: Case, device: str) -> dict[str, Any]:
     reached = float(np.mean(discovery.match_[known] == spaces.truth[known])) if len(known) else 0.0
     possible = 1.0
     if spaces.unseen is not None:
-        reached, possible = unseen_top_1(discovery, *spaces.unseen), _possible(data, case, device)
+        kind = case.kind if case.kind == "signs" else "shares"
+        all_known = replace(case, kind=kind, share=1.0, seeds=case.rows)
+        reached, possible = unseen_mrr(discovery, *spaces.unseen), _possible(data, all_known, device)
     return {
         "map": (health.map.score, health.map.verdict),
         "pairs": (health.pairs.score, health.pairs.verdict),
@@ -165,16 +176,34 @@ def run(data: Path, case: Case, device: str) -> dict[str, Any]:
         "recall": float(right.sum() / max(len(known), 1)),
         "confidence": float(confidence.mean()) if len(listed) else None,
         "reliability": reliability(confidence, right).tolist(),
+        "lexicon": _lexicon(discovery, spaces, known, device),
     }
 
 
+def _lexicon(
+    discovery: AnchorDiscovery, spaces: Spaces, known: NDArray[np.int64], device: str
+) -> tuple[float, str, int, int]:
+    """Score and verdict of a lexicon, how many of its translations are of rows (k,) with a counterpart, and right."""
+    lexicon = make_lexicon(discovery, spaces.x, spaces.y, min_confidence=MIN_PROBABLE, device=device)
+    found = lexicon.translations
+    listed = found.probability[known] >= MIN_PROBABLE
+    right = (found.rows[known] == spaces.truth[known, None]) & listed
+    return lexicon.answer.score, lexicon.answer.verdict, int(listed.sum()), int(right.sum())
+
+
 @cache
-def _possible(data: Path, case: Case, device: str) -> float:
-    """Unseen items in their place by a run that was given all true pairs."""
-    all_known = Case(case.kind if case.kind == "signs" else "shares", case.name, 1.0, ROWS, case.state)
+def _possible(data: Path, all_known: Case, device: str) -> float:
+    """What a run that was given all true pairs reaches on unseen items."""
     spaces, seeds = draw(data, all_known)
     assert spaces.unseen is not None
-    return unseen_top_1(AnchorDiscovery(n_anchors=100, device=device).fit(spaces.x, spaces.y, seeds), *spaces.unseen)
+    return unseen_mrr(AnchorDiscovery(n_anchors=100, device=device).fit(spaces.x, spaces.y, seeds), *spaces.unseen)
+
+
+def unseen_mrr(discovery: AnchorDiscovery, x: Matrix, y: Matrix) -> float:
+    """Mean reciprocal rank of the counterparts of rows (u, dx) of X, translated, among as many rows (u, dy) of Y."""
+    translated, index = (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (discovery.translate(x), y))
+    similarity = translated @ index.T
+    return float((1 / ((similarity > similarity.diagonal()[:, None]).sum(axis=1) + 1)).mean())
 
 
 def summarise(results: dict[Case, dict[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -197,6 +226,7 @@ def _figures(runs: list[dict[str, Any]]) -> dict[str, Any]:
         "false ok: map": _count(run["map"][1] == "ok" for run in wrong),
         "false failed: map": _count(run["map"][1] == "failed" for run in right),
         "false ok: pairs": _count(run["pairs"][1] == "ok" and run["right"] < HALF * run["listed"] for run in runs),
+        "false ok: lexicon": _count(_false_lexicon(run) for run in runs),
         "AUROC": auroc([run["map"][0] for run in right], [run["map"][0] for run in wrong]) if right and wrong else None,
         "intervals that hold": float(np.mean([_holds(run) for run in runs])),
         "mean width": float(np.mean([run["overlap"][0][2] - run["overlap"][0][1] for run in runs])),
@@ -204,6 +234,14 @@ def _figures(runs: list[dict[str, Any]]) -> dict[str, Any]:
         "within .05": float(np.mean(np.array(errors) <= 0.05)) if errors else None,
         "recall": float(np.mean([run["recall"] for run in right])) if right else None,
     }
+
+
+def _false_lexicon(run: dict[str, Any]) -> bool:
+    """Whether a lexicon is called ok that is mostly wrong; of noise, whether it is called ok at all."""
+    _, verdict, listed, right = run["lexicon"]
+    if not any(run["shared"]):
+        return verdict == "ok" and not run["map_right"]
+    return verdict == "ok" and (right < HALF * listed if listed else not run["map_right"])
 
 
 def _count(events: Iterable[bool]) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from kedge import AnchorDiscovery, Embeddings, load, read_pairs
+from kedge import AnchorDiscovery, Embeddings, Schedule, load, read_pairs
 from kedge.cli.main import main
 from kedge.errors import InputError
 from kedge.judging.acceptability import KnownRows, answer_lexicon, learn_sharpness, trust_in
@@ -127,6 +127,26 @@ def test_a_lexicon_of_real_words_is_calibrated(fitted, words):
     assert all(entry.probability >= 0.9 for entry in sure)
 
 
+def test_a_row_with_several_right_answers_has_translations_and_no_pair():
+    """Each of 300 rows of X has three counterparts in Y, of which a seed names one."""
+    chance = np.random.default_rng(0)
+    scales = np.geomspace(1, 0.3, 24)
+    x = chance.standard_normal((300, 24)) * scales
+    meaning = chance.permutation(np.repeat(np.arange(300), 3))
+    turn, _ = np.linalg.qr(chance.standard_normal((24, 24)))
+    y = (x[meaning] + 0.3 * chance.standard_normal((900, 24)) * scales) @ turn
+    seeds = [(row, int(np.flatnonzero(meaning == row)[0])) for row in range(20)]
+    discovery = AnchorDiscovery(n_anchors=20, schedule=Schedule(), device="cpu").fit(x, y, seeds)
+    health = discovery.health_
+    assert health.searching.verdict == "ok"
+    assert "0 pairs found besides the 20 seeds" in health.pairs.reason
+    assert "several rows of Y fit equally well" in health.pairs.reason  # so that the two answers do not contradict
+    assert "contradicted" not in discovery.seed_opinion_
+    lexicon = make_lexicon(discovery, x, y, top=3, min_confidence=0)
+    assert lexicon.answer.verdict == "ok"
+    assert (meaning[lexicon.translations.rows] == np.arange(300)[:, None]).mean() > 0.95
+
+
 def test_lexicon_frame(fitted, words, tmp_path):
     pytest.importorskip("pandas", reason="needs pandas")
     frame = fitted.lexicon_frame()
@@ -178,7 +198,7 @@ def test_known_pairs_of_a_file_calibrate(run_files, tmp_path, capsys):
     out = tmp_path / "lexicon.tsv"
     assert main(["lexicon", *run_files, "-o", str(out), "--known", str(known), "--json"]) == 0
     captured = capsys.readouterr()
-    assert "known: 2 pairs (1 lines skipped" in captured.err
+    assert "known: 2 pairs (1 line skipped" in captured.err
     assert json.loads(captured.out)["known"] in (16, 17)
 
 

@@ -41,7 +41,7 @@ def test_unknown_seeds_are_skipped_and_counted_unless_strict(small_files, tmp_pa
     assert f"{some}, line 17: Y ({y}) has no key 'nowhere'" in capsys.readouterr().err
     assert main([*options, "--ignore-verdict"]) == 0
     captured = capsys.readouterr()
-    assert "15 seeds (1 lines skipped, of which a space lacks a key)" in captured.err
+    assert "15 seeds (1 line skipped: a space lacks a key)" in captured.err
     assert json.loads(captured.out)["skipped_seeds"] == 1
 
 

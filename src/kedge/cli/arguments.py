@@ -106,6 +106,24 @@ def add_overwrite(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> 
     )
 
 
+def add_table(parser: argparse.ArgumentParser) -> None:
+    """The table to write, whether it may be replaced, and how it is written."""
+    parser.add_argument("-o", "--out", metavar="FILE", type=Path, required=True, help="table to write, tab-separated")
+    add_overwrite(parser)
+    add_spreadsheet_safe(parser)
+
+
+def add_min_confidence(parser: argparse.ArgumentParser, listed: str = "pairs") -> None:
+    """How probable what is listed must be."""
+    parser.add_argument(
+        "--min-confidence",
+        metavar="P",
+        type=probability,
+        default=0.5,
+        help=f"list only {listed} at least this probable (0.5)",
+    )
+
+
 def add_spreadsheet_safe(parser: argparse.ArgumentParser) -> None:
     """How a table for people is written."""
     parser.add_argument(

@@ -74,5 +74,9 @@ def read_true_pairs(arguments: argparse.Namespace, option: str, x: Embeddings, y
 
 def describe_pairs(gold: Gold) -> str:
     """How many pairs there are, and how many lines were of no use."""
-    skipped = f" ({gold.skipped} lines skipped, of which a space lacks a key)" if gold.skipped else ""
-    return f"{len(gold.pairs)} pairs{skipped}"
+    return f"{len(gold.pairs)} pairs{describe_skipped(gold.skipped)}"
+
+
+def describe_skipped(lines: int) -> str:
+    """What a count of pairs adds about lines of a file that could not be used."""
+    return f" ({lines} {'line' if lines == 1 else 'lines'} skipped: a space lacks a key)" if lines else ""

@@ -23,7 +23,7 @@ from kedge.estimators.persistence import contents_of, settings_of
 from kedge.judging.judge import Judgement, LabelFreeJudge
 from kedge.matching import DEFAULT_BUDGET, Precision, Problem, exact_is_quick, using_precision
 from kedge.models.anchors import AnchorChoice, choose_anchors
-from kedge.models.maps.choosing import Centers
+from kedge.models.maps.choosing import Centers, kept_from_search
 from kedge.models.maps.families import form_of
 from kedge.models.side import Side
 from kedge.runs.checkpoint import Checkpoint
@@ -243,7 +243,8 @@ class AnchorDiscovery(FittedDiscovery):
             chosen = torch.from_numpy(given.anchors).to(device)
         with using_precision(self.precision), checkpoint or nullcontext():
             log = Log(self.on_step, checkpoint)
-            alignment, judged = self._solve(problem, chosen, generator, log)
+            unused = kept_from_search(len(problem.seeds_x)).to(device) & (self.method != "paper")
+            alignment, judged = self._solve(problem.without_seeds(unused), chosen, generator, log)
             findings = learn_findings(
                 problem,
                 chosen,
@@ -253,6 +254,7 @@ class AnchorDiscovery(FittedDiscovery):
                 self.min_confidence,
                 generator,
                 log.aside(),
+                unused=unused,
                 disjoint=self.disjoint,
             )
         self.history_, self.n_iter_ = tuple(log.history), len(log.history)

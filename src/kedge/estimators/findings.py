@@ -26,7 +26,7 @@ from kedge.matching import Candidates, Match, Problem, compare, held, read_y
 from kedge.models.anchors import place_free_anchors, snap
 from kedge.models.cross_fitting import cross_fitted
 from kedge.models.maps.choosing import ENOUGH_KNOWN, Centers, ChosenMap, choose_map
-from kedge.models.pair_fitting import fit_model, known_and_found, pair_moments
+from kedge.models.pair_fitting import fit_model, found_pairs, known_and_found, pair_moments
 from kedge.models.pair_model import PairModel
 from kedge.models.query_map import QueryTranslation, choose_query_translation
 from kedge.models.soft_pairs import soft_cross
@@ -76,9 +76,13 @@ def learn_findings(
     generator: torch.Generator,
     log: Log,
     *,
+    unused: Tensor,
     disjoint: bool = False,
 ) -> Findings:
-    """Say which pairs are probable, and learn from them; none are, if the spaces are known to be disjoint."""
+    """Say which pairs are probable, and learn from them; none are, if the spaces are known to be disjoint.
+
+    `unused` is a mask (s,) of the seeds that the search did without: they test what others teach.
+    """
     honest = cross_fitted(
         problem, *known_and_found(problem, alignment.match), generator, candidates=alignment.candidates
     )
@@ -99,22 +103,28 @@ def learn_findings(
         honest = cross_fitted(problem, rows_x, rows_y, generator, candidates=candidates)
         again = measure_confidence(problem, honest, guesses, seeds, judged, log.within("best"), disjoint=disjoint)
         confidence = max(confidence, again, key=_expected_right)
-    confidence = held_to_known(confidence, trusted)
+    tested = unused & ~suspects
+    testing = trusted
+    if bool(tested.any()):  # few seeds, and those that the search began with, are too good to be held to
+        testing = problem.without_seeds(~tested)
+        confidence = held_to_known(confidence, testing)
+    tested = tested[~suspects]
     seeds_found = confidence.unaided.partner[problem.seeds_x]
     contradicted &= seeds_found != problem.seeds_y
     upheld = problem.without_seeds(contradicted)
-    pairs = _found_pairs(upheld, confidence, min_confidence)
+    pairs = _probable_pairs(upheld, confidence, min_confidence)
 
     rows_x, rows_y, known = _to_learn_from(trusted, confidence)
-    model = _fit_shared(problem, rows_x, rows_y, known)
+    model = _fit_shared(problem, rows_x, rows_y, known, tested)
     soft = None
     start = alignment.rotation
     if _few_found(trusted, confidence) and (start is not None or judged.answer.verdict != "failed"):
         if start is None:
             start = nearest_rotation(pair_moments(problem, rows_x, rows_y).cross)
-        soft = _soft_cross(trusted, start, generator)
-    forward = choose_map(problem, rows_x, rows_y, known, centers.y, soft)
-    back = choose_map(problem.reversed(), rows_y, rows_x, known, centers.x, None if soft is None else soft.T)
+        soft = _soft_cross(trusted.without_seeds(tested), start, generator)
+    forward = choose_map(problem, rows_x, rows_y, known, centers.y, soft, tested=tested)
+    soft_back = None if soft is None else soft.T
+    back = choose_map(problem.reversed(), rows_y, rows_x, known, centers.x, soft_back, tested=tested)
     described = problem.whitened(alignment.whitening)
     free = alignment.free_anchors
     if free is None:
@@ -126,7 +136,7 @@ def learn_findings(
         snapped = snap(upheld, anchors, free, described.y)
     sureness = confidence.paired[pairs[:, 0]]
     health = answer_all(
-        trusted, alignment, judged, confidence, sureness, forward, len(problem.seeds_x), disjoint=disjoint
+        trusted, testing, alignment, judged, confidence, sureness, forward, len(problem.seeds_x), disjoint=disjoint
     )
     opinions = name_opinions(seeds_found == problem.seeds_y, contradicted, known=map_is_ok)
     return Findings(
@@ -148,15 +158,13 @@ def _match_by_all(problem: Problem, rows_x: Tensor, rows_y: Tensor, candidates: 
     return compare(problem, fit_model(problem, rows_x, rows_y), candidates).match()
 
 
-def _found_pairs(upheld: Problem, confidence: Confidence, min_confidence: float) -> NDArray[np.int64]:
+def _probable_pairs(upheld: Problem, confidence: Confidence, min_confidence: float) -> NDArray[np.int64]:
     """Mutual pairs (p, 2) at least so probable that touch no row of a seed.
 
     Surest first, and of the equally sure those of the larger margin.
     """
     match = confidence.match
-    rows_x, rows_y = match.pairs()
-    found = ~(torch.isin(rows_x, upheld.seeds_x) | torch.isin(rows_y, upheld.seeds_y))
-    rows, partners = (side[found].cpu().numpy() for side in (rows_x, rows_y))
+    rows, partners = (side.cpu().numpy() for side in found_pairs(upheld, match))
     probability, margin = confidence.paired[rows], match.margin.cpu().numpy()[rows]
     order = np.lexsort((-margin, -probability))
     return np.stack([rows, partners], axis=1)[order][probability[order] >= min_confidence]
@@ -168,16 +176,10 @@ def _to_learn_from(trusted: Problem, confidence: Confidence) -> tuple[Tensor, Te
     Besides the seeds, the pairs that are probably right; or all mutual ones, where these are few or it is doubtful
     whether any is: what the pairs have in common is then better evidence than how sure each of them is.
     """
-    rows_x, rows_y = confidence.match.pairs()
+    probable = None
     if _probable_suffice(trusted, confidence):
-        probable = torch.from_numpy(confidence.paired >= PROBABLE).to(rows_x.device)[rows_x]
-        rows_x, rows_y = rows_x[probable], rows_y[probable]
-    new = ~(torch.isin(rows_x, trusted.seeds_x) | torch.isin(rows_y, trusted.seeds_y))
-    return (
-        torch.cat([trusted.seeds_x, rows_x[new]]),
-        torch.cat([trusted.seeds_y, rows_y[new]]),
-        len(trusted.seeds_x),
-    )
+        probable = torch.from_numpy(confidence.paired >= PROBABLE).to(trusted.device)
+    return *known_and_found(trusted, confidence.match, probable), len(trusted.seeds_x)
 
 
 def _probable_suffice(trusted: Problem, confidence: Confidence) -> bool:
@@ -188,8 +190,7 @@ def _probable_suffice(trusted: Problem, confidence: Confidence) -> bool:
 
 def _few_found(trusted: Problem, confidence: Confidence) -> bool:
     """Whether few pairs besides the seeds are probably right, although there are rows left that could be in some."""
-    rows = confidence.match.pairs()[0]
-    found = rows[~torch.isin(rows, trusted.seeds_x)]
+    found, _ = found_pairs(trusted, confidence.match)
     left = min(len(trusted.x), len(trusted.y)) - len(trusted.seeds_x)
     return left >= MIN_ROWS and not (confidence.trust == 1 and _enough(confidence, found, trusted))
 
@@ -206,33 +207,37 @@ def _soft_cross(trusted: Problem, start: Tensor, generator: torch.Generator) -> 
     return soft_cross(trusted.sample(size, generator), start)
 
 
-def _fit_shared(problem: Problem, rows_x: Tensor, rows_y: Tensor, known: int) -> PairModel:
-    """The pair model of pairs (p,), the first `known` certain; of these alone where that reads them better."""
+def _fit_shared(problem: Problem, rows_x: Tensor, rows_y: Tensor, known: int, tested: Tensor) -> PairModel:
+    """The pair model of pairs (p,), the first `known` certain; of these alone where that reads the tested ones better.
+
+    `tested` is a mask (known,); all are, where none is in it.
+    """
     if ENOUGH_KNOWN <= known < len(rows_x):
-        with_found = _held_out_rank(problem, rows_x, rows_y, known)
-        alone = _held_out_rank(problem, rows_x[:known], rows_y[:known], known)
+        places = tested.nonzero(as_tuple=True)[0] if bool(tested.any()) else torch.arange(known, device=rows_x.device)
+        with_found = _held_out_rank(problem, rows_x, rows_y, places)
+        alone = _held_out_rank(problem, rows_x[:known], rows_y[:known], places)
         if alone > with_found:
             rows_x, rows_y = rows_x[:known], rows_y[:known]
     return fit_model(problem, rows_x, rows_y)
 
 
-def _held_out_rank(problem: Problem, rows_x: Tensor, rows_y: Tensor, known: int) -> float:
-    """Mean reciprocal rank of known partners among all known ones, by models that had not seen them."""
+def _held_out_rank(problem: Problem, rows_x: Tensor, rows_y: Tensor, places: Tensor) -> float:
+    """Mean reciprocal rank of the partners of some pairs (k,) among all of theirs, by models that had not seen them."""
     model = fit_model(problem, rows_x, rows_y)
-    fold = torch.arange(len(rows_x), device=rows_x.device) % _FOLDS
-    fold[known:] = _FOLDS
+    fold = torch.full((len(rows_x),), _FOLDS, device=rows_x.device)
+    fold[places] = torch.arange(len(places), device=rows_x.device) % _FOLDS
     ranks = []
     for index in range(_FOLDS):
-        tested = (fold[:known] == index).nonzero(as_tuple=True)[0]
+        inside = (fold[places] == index).nonzero(as_tuple=True)[0]
         others = fold != index
         cross = pair_moments(problem, rows_x[others], rows_y[others]).cross
         other = model.refitted(problem.spectrum_x, problem.spectrum_y, cross)
         queries, targets = (
-            other.shared_x(problem.take_x(rows_x[tested])),
-            other.shared_y(problem.take_y(rows_y[:known])),
+            other.shared_x(problem.take_x(rows_x[places[inside]])),
+            other.shared_y(problem.take_y(rows_y[places])),
         )
         similarity = queries @ targets.T
-        ranks.append((similarity > similarity.gather(1, tested[:, None])).sum(dim=1) + 1)
+        ranks.append((similarity > similarity.gather(1, inside[:, None])).sum(dim=1) + 1)
     return float((1 / torch.cat(ranks).double()).mean())
 
 

@@ -47,6 +47,7 @@ def judge_by_known(problem: Problem, judged: Judgement, centers: Centers) -> Jud
 
 def answer_all(
     trusted: Problem,
+    testing: Problem,
     alignment: Alignment,
     judged: Judgement,
     confidence: Confidence,
@@ -58,9 +59,10 @@ def answer_all(
 ) -> Health:
     """All answers: for searching by the map that was chosen, for pairs by those found.
 
-    The problem has the seeds that are trusted, of so many that were given; `found` (p,) are confidences.
+    One problem has the seeds that are trusted, of so many that were given, the other those of them that others are
+    tested by; `found` (p,) are confidences.
     """
-    overlap = _overlap(trusted, confidence, disjoint=disjoint)
+    overlap = _overlap(trusted, testing, confidence, disjoint=disjoint)
     searching = answer_searching(judged, forward)
     pairs = _answer_pairs(trusted, judged, confidence, found, overlap, seeds, disjoint=disjoint)
     recognised, mutual = confidence.recognition.share, alignment.match.mutual_share
@@ -148,16 +150,19 @@ def _recognised_seeds(trusted: Problem, confidence: Confidence) -> int:
     return int(found.sum())
 
 
-def _overlap(trusted: Problem, confidence: Confidence, *, disjoint: bool) -> Overlap:
-    """What is shared, as shown by the seeds that were recognised without their own pairs; unknown without a map."""
+def _overlap(trusted: Problem, testing: Problem, confidence: Confidence, *, disjoint: bool) -> Overlap:
+    """What is shared, as shown by how many tested seeds were recognised without their own pairs, if the map is ok."""
     seeds = len(trusted.seeds_x)
     if disjoint:  # but for the seeds
         known = [seeds / len(rows) for rows in (trusted.x, trusted.y)]
         return Overlap(*(Interval(share, share, share) for share in known))
     if confidence.trust == 0:
         return Overlap(Interval(None, 0.0, 1.0), Interval(None, 0.0, 1.0))
-    recognised = _recognised_seeds(trusted, confidence)
-    overlap = estimate_overlap(confidence.recognition, seeds, recognised, confidence.right_share)
+    recognised, tested = _recognised_seeds(testing, confidence), len(testing.seeds_x)
+    unseen = tested < seeds
+    overlap = estimate_overlap(
+        confidence.recognition, tested, recognised, 1.0 if unseen else confidence.right_share, known=seeds
+    )
     if confidence.trust < 1:  # rows may seem to be recognised by a map that is not right: only the seeds are sure
         overlap = Overlap(
             replace(overlap.x, low=seeds / len(trusted.x)), replace(overlap.y, low=seeds / len(trusted.y))

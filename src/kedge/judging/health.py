@@ -84,7 +84,8 @@ class Health:
     """An answer for each use, and what they rest on.
 
     `searching`: does a vector that is translated find what it should? `pairs`: are the pairs that were found, which the
-    seeds are not, right? `lexicon`, where one was made: are its translations?
+    seeds are not, right? `lexicon`: are translations? It is None in a run, since a lexicon is made afterwards, and has
+    the answer itself: `make_lexicon(...).answer`, and what `kedge lexicon` prints.
     `recognised` is about the share of the rows of the smaller space that recognise their counterpart; `closeness` and
     `agreement` say by how much the map beats the best of some random starts in how close it brings the spaces, and in
     how far two halves of the rows agree about it (None where that was not needed, or could not be measured); `mutual`

@@ -1,45 +1,116 @@
-"""Known pairs, read without their own pair, as evidence of what confidence is worth."""
+"""Known pairs, read without their own pair, as evidence of what confidence is worth.
+
+They show two things. How often a pair of a certain margin is right, if the row has a counterpart at all. And what pairs
+that are right look like: among found pairs those that are right lead by as much as known ones do. Twins, rows of one
+template or of one product, recognise each other as if they were counterparts, but lead by less; where hardly a found
+pair leads by as much as half of the known ones do, hardly one is right.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import expit, logit
 
 from kedge.judging.confidence import Confidence
 from kedge.matching import Problem
-from kedge.models.maps.choosing import ENOUGH_KNOWN
 
-# Standard errors by which known pairs must come out right less often than was stated.
-_SIGNIFICANT = 2.0
 _EXTREME = 1e-6
 _LARGEST_SHIFT = 30.0
+# Known pairs that must have been tested, or recognised, to show anything at all.
+_MIN_TESTED = 10
+
+Numbers = NDArray[np.float64]
+
+
+class Count(NamedTuple):
+    """How many of some pairs are right, with its standard error."""
+
+    right: float
+    error: float
+
+    @property
+    def high(self) -> float:
+        """What is not certain does not count against them: one standard error more."""
+        return self.right + self.error
 
 
 def held_to_known(confidence: Confidence, known: Problem) -> Confidence:
-    """The confidence, lowered as far as the problem's seeds show it to be too high, where they are many.
+    """The confidence, lowered as far as the problem's seeds show it to be too high, but for one standard error."""
+    found = confidence.match.mutual.cpu().numpy() & (confidence.paired > 0) & ~_given(confidence, known)
+    if not found.any():
+        return confidence
+    for lower in (_held_to_margins, _held_to_seeds):
+        confidence = lower(confidence, known, found)
+    return confidence
+
+
+def _held_to_margins(confidence: Confidence, known: Problem, found: NDArray[np.bool_]) -> Confidence:
+    """Lowered where more pairs are said to be right than lead as known ones do."""
+    unaided = confidence.unaided
+    recognised = unaided.mutual[known.seeds_x] & (unaided.partner[known.seeds_x] == known.seeds_y)
+    margins = unaided.margin.double().cpu().numpy()
+    of_known = margins[known.seeds_x[recognised].cpu().numpy()]
+    if len(of_known) < _MIN_TESTED:
+        return confidence
+    right = count_right(margins[found], of_known)
+    lowered = _lowered(confidence, known, confidence.paired[found], right)
+    if lowered is confidence:
+        return confidence
+    recognition = confidence.recognition
+    count = max(recognition.count - float(confidence.paired[found].sum()) + right.high, 0.0)
+    return replace(lowered, recognition=replace(recognition, count=count, error=max(recognition.error, right.error)))
+
+
+def _given(confidence: Confidence, known: Problem) -> NDArray[np.bool_]:
+    """Mask (n,) of the rows of X in a seed: those of the problem, and others, whose pairs are infinitely sure."""
+    given: NDArray[np.bool_] = confidence.match.margin.isposinf().cpu().numpy()
+    given[known.seeds_x.cpu().numpy()] = True
+    return given
+
+
+def count_right(found: Numbers, known: Numbers) -> Count:
+    """How many of the found pairs are right, by their margins (p,) and by those of recognised known ones (k,).
+
+    Half of the right ones lead by more than the known ones' median. Wrong ones may do so too: it is at most as many.
+    """
+    level = np.median(known)
+    leading, share = int((found >= level).sum()) + 1, float((known >= level).mean())
+    right = leading / share
+    return Count(right, right * float(np.sqrt(1 / leading + (1 - share) / (len(known) * share))))
+
+
+def _held_to_seeds(confidence: Confidence, known: Problem, found: NDArray[np.bool_]) -> Confidence:
+    """Lowered where seeds come out right less often than was stated.
 
     The row of a seed has a counterpart, which other rows may lack: seeds can show that too much was stated, never that
-    it was too little. All log odds are lowered by as much as makes the seeds come out as they did.
+    it was too little.
     """
-    unaided, match = confidence.unaided, confidence.match
+    unaided = confidence.unaided
     tested = unaided.mutual[known.seeds_x]
     rows, partners = known.seeds_x[tested], known.seeds_y[tested]
-    given = np.zeros(len(confidence.paired), dtype=bool)
-    given[known.seeds_x.cpu().numpy()] = True
-    found = match.mutual.cpu().numpy() & ~given
-    if len(known.seeds_x) < ENOUGH_KNOWN or not len(rows) or not found.any():
+    if len(rows) < _MIN_TESTED:
         return confidence
-    margins = match.margin.double().cpu().numpy()[found]
+    margins = confidence.match.margin.double().cpu().numpy()[found]
     order = np.argsort(margins)
     at = unaided.margin[rows].double().cpu().numpy()
     stated = np.interp(at, margins[order], confidence.paired[found][order]).clip(_EXTREME, 1 - _EXTREME)
-    right = max(int((unaided.partner[rows] == partners).sum()), 0.5)
-    if right >= stated.sum() - _SIGNIFICANT * np.sqrt((stated * (1 - stated)).sum()):
+    right, tests = max(int((unaided.partner[rows] == partners).sum()), 0.5), len(rows)
+    return _lowered(confidence, known, stated, Count(right, float(np.sqrt(right * (1 - right / (tests + 1))))))
+
+
+def _lowered(confidence: Confidence, known: Problem, stated: NDArray[Any], right: Count) -> Confidence:
+    """All log odds but the seeds' lowered by as much as makes stated probabilities (k,) add up to what is right."""
+    stated = stated.astype(np.float64).clip(_EXTREME, 1 - _EXTREME)
+    if right.high >= stated.sum():
         return confidence
-    shift = brentq(lambda by: expit(logit(stated) + by).sum() - right, -_LARGEST_SHIFT, 0.0)
-    lowered = expit(logit(confidence.paired.astype(np.float64).clip(_EXTREME, 1 - _EXTREME)) + shift)
-    paired = np.where(given, confidence.paired, np.minimum(lowered, confidence.paired)).astype(np.float32)
-    return replace(confidence, paired=paired, minimum=min(confidence.minimum, float(paired[found].min())))
+    shift = brentq(lambda by: expit(logit(stated) + by).sum() - right.high, -_LARGEST_SHIFT, 0.0)
+    before = confidence.paired.astype(np.float64)
+    paired = np.minimum(expit(logit(before.clip(_EXTREME, 1 - _EXTREME)) + shift), before).astype(np.float32)
+    paired = np.where(_given(confidence, known), confidence.paired, paired)
+    smallest = float(expit(logit(np.clip(confidence.minimum, _EXTREME, 1 - _EXTREME)) + shift))
+    return replace(confidence, paired=paired, minimum=min(confidence.minimum, smallest))

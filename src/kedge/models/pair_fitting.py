@@ -17,16 +17,19 @@ _SLIGHT = 0.01
 _PAIRS = 16_384
 
 
-def known_and_found(problem: Problem, match: Match, which: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """The seeds, and the mutual pairs that touch none of their rows, as rows (p,) of X and of Y.
-
-    Of the pairs only those of rows in a mask (n,), if one is given.
-    """
+def found_pairs(problem: Problem, match: Match, which: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """The mutual pairs that touch no row of a seed, as rows (p,) of X and of Y; of rows in a mask (n,), if given."""
     rows_x, rows_y = match.pairs()
     free = ~(torch.isin(rows_x, problem.seeds_x) | torch.isin(rows_y, problem.seeds_y))
     if which is not None:
         free &= which[rows_x]
-    return torch.cat([problem.seeds_x, rows_x[free]]), torch.cat([problem.seeds_y, rows_y[free]])
+    return rows_x[free], rows_y[free]
+
+
+def known_and_found(problem: Problem, match: Match, which: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """The seeds, then the found pairs, as rows (p,) of X and of Y."""
+    rows_x, rows_y = found_pairs(problem, match, which)
+    return torch.cat([problem.seeds_x, rows_x]), torch.cat([problem.seeds_y, rows_y])
 
 
 def pair_moments(problem: Problem, rows_x: Tensor, rows_y: Tensor) -> Moments:

@@ -13,18 +13,19 @@ from kedge.cli.arguments import (
     add_command,
     add_device,
     add_limit,
+    add_min_confidence,
     add_overwrite,
     add_random_state,
     add_spaces,
     byte_count,
     positive,
-    probability,
     space_name,
     whitening,
 )
 from kedge.cli.exit_codes import EXIT_NOT_PASSED
 from kedge.cli.page_options import add_page, read_row_texts
 from kedge.cli.signals import was_interrupted
+from kedge.cli.true_pairs import describe_skipped
 
 if TYPE_CHECKING:
     from kedge.spaces import Embeddings
@@ -76,13 +77,7 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
         type=positive,
         help="number of anchors (300, or as many as the smaller space has rows)",
     )
-    parser.add_argument(
-        "--min-confidence",
-        metavar="P",
-        type=probability,
-        default=0.5,
-        help="list only pairs at least this probable (0.5)",
-    )
+    add_min_confidence(parser)
     parser.add_argument(
         "--disjoint",
         action="store_true",
@@ -191,7 +186,7 @@ def _run(arguments: argparse.Namespace) -> int:
     began = time.perf_counter()
     given = _read(arguments)
     x, y = given.x, given.y
-    skipped = f" ({given.skipped} lines skipped, of which a space lacks a key)" if given.skipped else ""
+    skipped = describe_skipped(given.skipped)
     note(f"{x.source}: {len(x)} x {x.dim}, {y.source}: {len(y)} x {y.dim}, {len(given.seeds) or 'no'} seeds{skipped}")
     _require_memory(arguments, x, y)
     if arguments.overwrite and not arguments.resume:
@@ -230,7 +225,7 @@ def _run(arguments: argparse.Namespace) -> int:
     discovery.save(arguments.out, overwrite=arguments.overwrite, extra=extra)
     if keeps_state:
         discard(_checkpoint(arguments))
-    print_discovery(discovery, arguments, len(x), len(y), seconds, given.skipped)
+    print_discovery(discovery, arguments, x, y, seconds, given.skipped)
     if arguments.report:
         from kedge.report import write_report
 

@@ -9,6 +9,7 @@ from kedge.cli.output import kedge_command, print_health, print_json, print_line
 from kedge.estimators import AnchorDiscovery
 from kedge.judging.health import SEED_OPINIONS, Answer
 from kedge.models.query_map import ONE_MAP, QueryTranslation
+from kedge.spaces import Embeddings
 
 _PAIRS_SHOWN, _SEEDS_SHOWN = 5, 10
 _OPINIONS_SHOWN = {
@@ -27,8 +28,8 @@ def required_answer(discovery: AnchorDiscovery, arguments: argparse.Namespace) -
 def print_discovery(
     discovery: AnchorDiscovery,
     arguments: argparse.Namespace,
-    rows_x: int,
-    rows_y: int,
+    x: Embeddings,
+    y: Embeddings,
     seconds: float,
     skipped_seeds: int = 0,
 ) -> None:
@@ -50,17 +51,18 @@ def print_discovery(
                 "queries": _queries(discovery),
                 "doubtful_seeds": [seed._asdict() for seed in _doubtful_seeds(discovery)],
                 "skipped_seeds": skipped_seeds,
+                "same_ids": _same_ids(x, y),
                 "seconds": round(seconds, 2),
             }
         )
     else:
-        _print_summary(discovery, arguments, rows_x, rows_y)
+        _print_summary(discovery, arguments, x, y)
     required = required_answer(discovery, arguments)
     if required.verdict != "ok":
         warn(f"for {arguments.require} it is {required.verdict}: do not rely on it. {required.advice}")
 
 
-def _print_summary(discovery: AnchorDiscovery, arguments: argparse.Namespace, rows_x: int, rows_y: int) -> None:
+def _print_summary(discovery: AnchorDiscovery, arguments: argparse.Namespace, x: Embeddings, y: Embeddings) -> None:
     """What was found, for people."""
     print_health(discovery.health_)
     precision = _expected_precision(discovery)
@@ -74,8 +76,8 @@ def _print_summary(discovery: AnchorDiscovery, arguments: argparse.Namespace, ro
     if not len(discovery.pairs_):
         print_line("  no found pair is probable enough to be listed; kedge pairs --min-confidence 0 lists all")
     print_line(
-        f"no match: {len(discovery.x_.unmatched_keys)} of {rows_x} rows of X, "
-        f"{len(discovery.y_.unmatched_keys)} of {rows_y} rows of Y"
+        f"no match: {len(discovery.x_.unmatched_keys)} of {len(x)} rows of X, "
+        f"{len(discovery.y_.unmatched_keys)} of {len(y)} rows of Y"
     )
     if discovery.candidate_recall_ is not None:
         print_line(f"approximate: {discovery.candidate_recall_}")
@@ -89,6 +91,22 @@ def _print_summary(discovery: AnchorDiscovery, arguments: argparse.Namespace, ro
     if not arguments.report:
         print_line(f"next: {kedge_command()} report {files}")
     print_line(f"next: {kedge_command()} search {files} KEY")
+    if same := _same_ids(x, y):
+        print_line(
+            f"{same} ids are in both, with as many dimensions: whether one model made both is not what a discovery "
+            f"answers; next: {kedge_command()} drift {arguments.x} {arguments.y}"
+        )
+
+
+def _same_ids(x: Embeddings, y: Embeddings) -> int:
+    """How many ids both spaces have, if that suggests one index at two times: most of them, and as many dimensions.
+
+    Row numbers are no ids.
+    """
+    if x.dim != y.dim or all(key == str(row) for row, key in enumerate(x.keys)):
+        return 0
+    same = len(x.row_of.keys() & y.row_of.keys())
+    return same if 2 * same >= max(len(x), len(y)) else 0
 
 
 def _describe_map(discovery: AnchorDiscovery) -> str:

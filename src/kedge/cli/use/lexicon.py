@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
 from kedge.cli.arguments import (
     add_command,
     add_device,
     add_limit,
-    add_overwrite,
+    add_min_confidence,
     add_run,
     add_spaces,
-    add_spreadsheet_safe,
+    add_table,
     positive,
-    probability,
 )
 from kedge.cli.true_pairs import add_known, add_pair_reading, describe_pairs, read_known
 
@@ -40,19 +38,11 @@ discovery. The probabilities are calibrated by the seeds, each held out in turn,
     )
     add_run(parser)
     add_spaces(parser)
-    parser.add_argument("-o", "--out", metavar="FILE", type=Path, required=True, help="table to write, tab-separated")
-    add_overwrite(parser)
-    parser.add_argument(
-        "--min-confidence",
-        metavar="P",
-        type=probability,
-        default=0.5,
-        help="list only translations at least this probable (0.5)",
-    )
+    add_table(parser)
+    add_min_confidence(parser, "translations")
     parser.add_argument("--top", metavar="N", type=positive, default=3, help="at most N translations of a row (3)")
     add_known(parser, purpose="calibrate by these pairs as well")
     add_pair_reading(parser)
-    add_spreadsheet_safe(parser)
     add_device(parser)
     add_limit(parser)
 

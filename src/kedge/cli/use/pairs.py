@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
-from kedge.cli.arguments import add_command, add_overwrite, add_run, add_spreadsheet_safe, probability
+from kedge.cli.arguments import add_command, add_min_confidence, add_run, add_table
 
 
 def add_parser(commands: Any) -> None:
@@ -23,16 +22,8 @@ def add_parser(commands: Any) -> None:
 RUN/pairs.tsv has those of the confidence that `kedge discover` was given. The table has the same columns.""",
     )
     add_run(parser)
-    parser.add_argument("-o", "--out", metavar="FILE", type=Path, required=True, help="table to write, tab-separated")
-    add_overwrite(parser)
-    parser.add_argument(
-        "--min-confidence",
-        metavar="P",
-        type=probability,
-        default=0.5,
-        help="list only pairs at least this probable (0.5)",
-    )
-    add_spreadsheet_safe(parser)
+    add_table(parser)
+    add_min_confidence(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

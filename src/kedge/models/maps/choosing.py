@@ -31,6 +31,8 @@ ENOUGH_KNOWN = 50
 NEIGHBOURS = 10
 """How many of the nearest rows count as a search's answer."""
 
+# Of many known pairs a share, within these numbers, is kept from the search, to be tested.
+_UNUSED_SHARE, _MIN_UNUSED, _MAX_UNUSED = 0.25, 20, 500
 _FOLDS = 5
 # Folds are gone through until so many pairs were tested; against at most so many rows.
 _TESTED, _INDEX = 1000, 5000
@@ -74,6 +76,19 @@ class ChosenMap:
         return {"family": self.family, "kind": self.label, **scores}
 
 
+def kept_from_search(known: int) -> Tensor:
+    """Mask (s,) of the known pairs that a search does without, where there are enough; none, where there are not.
+
+    What a search finds leans towards the pairs that it began with, wrong pairs too. Only pairs that it never saw show
+    how it does on others.
+    """
+    mask = torch.zeros(known, dtype=torch.bool)
+    if known >= ENOUGH_KNOWN:
+        unused = min(max(int(_UNUSED_SHARE * known), _MIN_UNUSED), _MAX_UNUSED)
+        mask[torch.randperm(known, generator=torch.Generator().manual_seed(0))[:unused]] = True
+    return mask
+
+
 def choose_map(
     problem: Problem,
     rows_x: Tensor,
@@ -82,10 +97,12 @@ def choose_map(
     center: Tensor | None,
     soft: Tensor | None = None,
     families: dict[str, str] | None = None,
+    tested: Tensor | None = None,
 ) -> ChosenMap:
     """The best map from X to Y that pairs (p,) of rows give, of which the first `known` are certain.
 
-    Where enough are, they alone are tested, and maps fitted to them alone are among the candidates. `center` (dy + 1,)
+    Where enough are, they alone are tested, all of them or those in the mask `tested` (known,), and maps fitted to
+    them alone are among the candidates. `center` (dy + 1,)
     is what was subtracted from Y, whose rows are searched as they were before. `soft` (dx, dy) is the cross moment of
     soft pairs where the found ones are few or in doubt: then maps of it and of the known pairs are candidates too, and
     with too few known ones to choose by, it is such a map that is taken.
@@ -95,36 +112,46 @@ def choose_map(
         moments = pair_moments(problem, rows_x[:known], rows_y[:known])
         return _soft_map(problem, moments.cross + soft)
     generator = torch.Generator().manual_seed(0)
-    testable = known if certain else len(rows_x)
+    testable = torch.arange(known if certain else len(rows_x))
+    if certain and tested is not None and int(tested.sum()) >= _MIN_TESTED:
+        testable = testable[tested.cpu()]
     fold = torch.full((len(rows_x),), _FOLDS)  # the last one is never left out
-    fold[:testable] = torch.randperm(testable, generator=generator) % _FOLDS
+    fold[testable] = torch.randperm(len(testable), generator=generator) % _FOLDS
     fold = fold.to(rows_x.device)
-    parts = [pair_moments(problem, rows_x[fold == i], rows_y[fold == i]) for i in range(_FOLDS + 1)]
+    parts = _moments_by_fold(problem, rows_x, rows_y, fold)
+    of_known = parts
     courses = []
-    if certain and known < len(rows_x):  # the found pairs are what is never left out
-        courses.append(_Course.from_pairs(problem, rows_x[:known], rows_y[:known], fold[:known], parts[:_FOLDS], True))
+    if certain and known < len(rows_x):
+        alone = rows_x[:known], rows_y[:known], fold[:known]
+        of_known = _moments_by_fold(problem, *alone)
+        courses.append(_Course.from_pairs(problem, *alone, of_known, True))
     courses.append(_Course.from_pairs(problem, rows_x, rows_y, fold, parts, False))
-    courses_soft = [] if soft is None else [_SoftCourse(problem, parts[:_FOLDS], w * soft) for w in _SOFT_WEIGHTS]
+    courses_soft = [] if soft is None else [_SoftCourse(problem, of_known, w * soft) for w in _SOFT_WEIGHTS]
 
     scores: dict[tuple[int, str], list[Tensor]] = {}
-    tested = 0
+    trials = 0
     everything: list[_Course | _SoftCourse] = [*courses, *courses_soft]
     for index in range(_FOLDS):
-        inside = (fold == index).nonzero(as_tuple=True)[0][: _TESTED - tested]
+        inside = (fold == index).nonzero(as_tuple=True)[0][: _TESTED - trials]
         if not len(inside):
             break
         trial = _Trial.from_pairs(problem, rows_x[inside], rows_y[inside], center, generator)
         for number, course in enumerate(everything):
             for found in course.maps(index, families):
                 scores.setdefault((number, found.label), []).append(trial.scores(found.map))
-        tested += len(inside)
-    if tested < _MIN_TESTED:
+        trials += len(inside)
+    if trials < _MIN_TESTED:
         return ChosenMap(refined.refined_map(courses[-1].moments(None)), refined.FAMILY, refined.FAMILY)
     means = {which: torch.cat(found, dim=1).mean(dim=1) for which, found in scores.items()}
     number, label = max(means, key=lambda which: float(means[which].sum()))
     mrr, overlap = means[number, label].tolist()
     best = next(found for found in everything[number].maps(None, families) if found.label == label)
-    return ChosenMap(best.map, best.family, best.label, mrr, overlap, tested, certain)
+    return ChosenMap(best.map, best.family, best.label, mrr, overlap, trials, certain)
+
+
+def _moments_by_fold(problem: Problem, rows_x: Tensor, rows_y: Tensor, fold: Tensor) -> list[Moments]:
+    """Moments of the pairs (p,) of each fold (p,); the last is of those that are never left out."""
+    return [pair_moments(problem, rows_x[fold == i], rows_y[fold == i]) for i in range(_FOLDS + 1)]
 
 
 @dataclass(frozen=True)
