@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from kedge.errors import InputError
 from kedge.models.translator import Translator
-from kedge.runs.translators import Scale, load_query_translator, load_translator
+from kedge.runs.translators import Scale, load_both_translators
 
 Documents = Literal["translate", "native"]
 """What becomes of the vectors of documents: those of the old index's space, or what the embedder gives."""
@@ -30,8 +30,9 @@ class EmbedderTranslation:
         self.run = str(run)
         self.documents = documents
         self.scale = scale
-        self.translator: Translator = load_translator(run, scale=scale)
-        self.query_translator: Translator = load_query_translator(run, scale=scale)
+        self.translator: Translator
+        self.query_translator: Translator
+        self.translator, self.query_translator = load_both_translators(run, scale=scale)
 
     @property
     def settings(self) -> dict[str, Any]:
