@@ -255,7 +255,7 @@ def learn_trust(chosen: ChosenMap, x: Embeddings, side: Side) -> TrustEvidence |
 def learn_score_offsets(
     x: Embeddings, y: Embeddings, pairs: NDArray[np.int64], there: Translator, back: Translator
 ) -> ScoreOffsets | None:
-    """What makes scores of translated and native rows comparable, in either space; `pairs` (p, 2) are the same items."""
+    """What makes scores of translated and native rows comparable, in either space; `pairs` (p, 2) are one item."""
     chance = np.random.default_rng(0)
     drawn_x, drawn_y = (chance.permutation(len(space))[: MAX_QUERIES + MAX_ROWS] for space in (x, y))
     own_x, own_y = (np.array(space.vectors[rows], dtype=np.float32) for space, rows in ((x, drawn_x), (y, drawn_y)))

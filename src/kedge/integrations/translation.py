@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kedge.errors import InputError
+from kedge.models.translation_trust import Trust
 from kedge.models.translator import Translator
 from kedge.runs.translators import Scale, load_both_translators
 
@@ -52,6 +53,15 @@ class EmbedderTranslation:
         if self.documents == "translate":
             return self.as_array(vectors).tolist()
         return np.asarray(vectors, dtype=np.float32).tolist()
+
+    def trust(self, vectors: Any, *, query: bool = True) -> Trust:
+        """How far to trust the translations of vectors (k, ds), or of one (ds,), that the embedder gives.
+
+        >>> trust = embeddings.translation.trust(embeddings.embedder.embed_query(text))
+        >>> if trust.probability < 0.9 or trust.familiarity < 0.02:
+        ...     ...  # search by words, or with the old model
+        """
+        return (self.query_translator if query else self.translator).trust(vectors)
 
     def as_array(self, vectors: Any, *, query: bool = False) -> NDArray[np.float32]:
         """Vectors (k, ds) of the embedder, of texts or of queries, as an array (k, dt); of none, one without rows."""

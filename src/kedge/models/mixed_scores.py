@@ -1,4 +1,4 @@
-"""Rows that a model encoded itself (*native*) and rows that were translated, in one index: what makes scores comparable.
+"""Rows that a model encoded itself (*native*) and translated ones, in one index: what makes their scores comparable.
 
 Both kinds have the same mean similarity to a query, but another tail, and the nearest rows are in the tail: one kind
 crowds the other out of the first ten. How far the tails lie apart shows without queries, pairs or judgements, on equal

@@ -4,7 +4,8 @@ A run translates pairs by maps that had not seen them, and keeps by how much eac
 the partner's similarity over what it takes to be among the ten nearest. Margins are continuous, so that a few hundred
 of them teach something even where all partners are found. The margin of a new vector is predicted by a line through
 two figures: the mean margin of its nearest pairs (the local held-out error), and the length of its translation in units
-of the noise that the pair model expects. What the line misses says how sure that is.
+of the noise that the pair model expects. What the line misses, where it expects about as
+much, says how sure that is.
 
 It is true of vectors that resemble those of the run. How much a vector does is a second figure, its *familiarity*.
 """
@@ -29,6 +30,8 @@ MAX_SEEN = 1000
 _NEAREST = 10
 # Of the line, in pairs: as if so many had said that neither figure matters.
 _PRIOR = 20.0
+# Pairs are taken for alike in what the line misses where they are within one such part of all.
+_WINDOWS = 4
 _FAMILIAR_BY = 3
 
 
@@ -63,9 +66,12 @@ class TrustEvidence:
         """The trust in translations of vectors (k, ds), as the source is normalised."""
         rows = normaliser(vectors)
         expected = self._line.predict(self._figures(rows, rows @ self.pairs.T))
-        # The misses of the line lie as they lie: no bell is assumed. Half a miss on either side keeps it off 0 and 1.
-        above = len(self._misses) - np.searchsorted(self._misses, -expected)
-        probability = (above + 0.5) / (len(self._misses) + 1)
+        # Of the pairs of which about as much was expected, how many would it miss? Half a pair keeps it off 0 and 1.
+        known, misses = self._misses
+        window = min(len(known), max(MIN_PAIRS, len(known) // _WINDOWS))
+        begin = np.clip(np.searchsorted(known, expected) - window // 2, 0, len(known) - window)
+        above = (misses[begin[:, None] + np.arange(window)] + expected[:, None] > 0).sum(axis=1)
+        probability = (above + 0.5) / (window + 1)
         below = np.searchsorted(self._usual_nearness, _nearness(rows @ self.seen.T), side="right")
         familiarity = below / len(self._usual_nearness)
         return Trust(probability.astype(np.float32), familiarity.astype(np.float32))
@@ -90,9 +96,11 @@ class TrustEvidence:
         return _Line.fit(self._own_figures, self.margins.astype(np.float64))
 
     @cached_property
-    def _misses(self) -> NDArray[np.float64]:
-        """By how much (p,) the margins of the pairs are above the line, in order."""
-        return np.sort(self.margins - self._line.predict(self._own_figures))
+    def _misses(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The margins (p,) that the line leads to expect of the pairs, in order, and how far (p,) they are above."""
+        expected = self._line.predict(self._own_figures)
+        order = np.argsort(expected, kind="stable")
+        return expected[order], (self.margins - expected)[order]
 
     @cached_property
     def _usual_nearness(self) -> NDArray[np.float32]:
@@ -109,8 +117,9 @@ def weigh_evidence(
     directions: NDArray[np.float32],
     correlations: NDArray[np.float32],
 ) -> TrustEvidence | None:
-    """The evidence of pairs (p, ds) with margins (p,), of rows (s, ds) that were seen, all normalised, and of directions
-    (ds, c) and correlations (c,) of a pair model; None where the pairs are too few.
+    """The evidence of pairs (p, ds) with margins (p,) and of rows (s, ds) that were seen, all normalised.
+
+    `directions` (ds, c) and `correlations` (c,) are those of the pair model. None where the pairs are too few.
     """
     if len(pairs) < MIN_PAIRS:
         return None
