@@ -13,6 +13,7 @@ service would not fall back for: familiar, and trusted by 0.9.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -135,13 +136,13 @@ def main() -> None:
     """Fit each case, and print a row for each set."""
     parser = new_parser(__doc__)
     add_data_option(parser)
-    parser.add_argument("--rows", type=int, default=4000, help="rows that a discovery is fitted to (4000)")
+    parser.add_argument("--rows", type=int, default=3000, help="rows that a discovery is fitted to (3000)")
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--out", type=Path, help="write the results as JSON")
+    parser.add_argument("--out", type=Path, help="write the results as JSON, beside those of other cases in the file")
     arguments = parser.parse_args()
     print(f"{describe_machine(arguments.device)}\n\n{markdown_header(COLUMNS)}", flush=True)
-    results = {}
+    results = json.loads(arguments.out.read_text())["sets"] if arguments.out and arguments.out.exists() else {}
     for name in arguments.cases:
         case = CASES[name](arguments.data, arguments.rows)
         known = np.stack([np.arange(case.known)] * 2, axis=1)
