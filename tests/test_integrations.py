@@ -16,11 +16,15 @@ import pytest
 import kedge
 from kedge import Embeddings, InputError
 from kedge.cli.main import main
+from kedge.integrations.translation import EmbedderTranslation
 from kedge.models.maps.linear import LinearMap
 from kedge.models.translator import Normaliser, TranslationStep, Translator, unit_vectors
+from kedge.runs.folder import read_translation
 from kedge.tasks import export_bytes
 
 ASKED = 40
+
+
 class Model:
     """Stands in for an encoder: knows the vectors of some words."""
 
@@ -156,6 +160,22 @@ def test_no_torch_is_loaded_unless_a_framework_does(module):
 
 
 # -- frameworks -----------------------------------------------------------------------------------
+
+
+def test_trust_in_what_an_embedder_gives(run_files, models):
+    translation = EmbedderTranslation(run_files[0])
+    trust = translation.trust(models[0].one("dog"))
+    assert 0 < trust.probability < 1
+    assert translation.trust(models[0].many(["dog", "house"]), query=False).familiarity.shape == (2,)
+
+
+def test_a_run_is_read_once(run_files, monkeypatch):
+    read = []
+    monkeypatch.setattr(
+        "kedge.runs.translators.read_translation", lambda folder: read.append(folder) or read_translation(folder)
+    )
+    EmbedderTranslation(run_files[0])
+    assert len(read) == 1
 
 
 def test_langchain(run_files, models, asked, expected):

@@ -21,9 +21,17 @@ Documents = Literal["translate", "native"]
 class EmbedderTranslation:
     """Vectors that an embedder of X gives, in Y's space.
 
-    `run` is a run folder or a file of `kedge export --to numpy`. Queries are always translated, as a kind of their own
-    if the run knows them as one. Documents are too ("translate"), to be added to the old index; or they stay as the
-    embedder gives them ("native"), to fill a new index of its own.
+    Queries are always translated, as a kind of their own if the run knows them as one.
+
+    Parameters
+    ----------
+    run : str or Path
+        Run folder, or a file of `kedge export --to numpy`.
+    documents : {"translate", "native"}
+        Whether documents are translated too, to be added to the old index, or stay as the embedder gives them, to fill
+        a new index of its own.
+    scale : {"unit", "raw"}
+        Length of translated vectors: 1, or the mean length of the old index's own, for an index by distance.
     """
 
     def __init__(self, run: str | Path, documents: str = "translate", scale: Scale = "unit") -> None:

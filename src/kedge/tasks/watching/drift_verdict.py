@@ -28,8 +28,8 @@ MIN_COMMON = 10
 _SAME = 2e-6
 # Cosine of a row with itself after rounding to 16 or 8 bits, or by a model whose weights were rounded to 8.
 _PRECISE = 0.98
-# By a model whose weights were rounded to 4 bits, or whose layers are: about the means on average, and as it is for 99 %
-# of the items.
+# By a model whose weights were rounded to 4 bits, or whose layers are: about the means on average, and for 99 %
+# of the items as it is.
 _COARSE, _COARSE_LOW = 0.9, 0.8
 # Rounding moves items in as many directions as there are, which the mean does not foresee; training in a few.
 _MIN_BREADTH, _MAX_COMMON = 0.8, 0.5
