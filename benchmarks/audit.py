@@ -1,6 +1,6 @@
 """Is a store of one model or of several, and what changed between two sets of vectors?
 
-    python benchmarks/audit.py --data DATA [--rows 5000] [--large 80000] [--pure 60] [--only PART] [--out audit.json]
+    python benchmarks/audit.py --data DATA [--rows 5000] [--large 99316] [--pure 60] [--only PART] [--out audit.json]
 
 Mixed stores: two models of one dimension, the second one's rows 1, 10 and 50 % of all, each item once. The AUROC is
 that of the score of a row. Pure stores: samples, and runs of neighbouring rows, of every space in the data. Variants
@@ -20,12 +20,13 @@ from numpy.typing import NDArray
 import kedge
 from setting import add_data_option, markdown_header, markdown_row, new_parser, timed, write_json
 
-MODELS = {
+MODELS: dict[str, str | tuple[str, ...]] = {
     "MiniLM": "texts/minilm-en.npz",
     "BGE": "texts/bge-en.npz",
     "mE5": "texts/me5-en.npz",
     "mE5 French": "texts/me5-fr.npz",
     "MiniLM sentences": "sentences/minilm-en.npz",
+    "MiniLM, all": ("sentences/minilm-en.npz", "texts/minilm-en.npz"),
     "mE5 sentences": "sentences/me5-en.npz",
     "FastText": "words/fasttext-wiki-300.npz",
     "FastText French": "words/fasttext-fr-300.npz",
@@ -47,10 +48,12 @@ PAIRS = (
     ("ViT a", "ViT b"),
 )
 SHARES = (0.01, 0.1, 0.5)
+POOLS = [name for name, files in MODELS.items() if isinstance(files, str)]
+"""Of which pure stores are taken."""
 
 
 class Spaces:
-    """The vectors of the models, each file read once."""
+    """The vectors of the models, each file read once; those of several files after each other, scaled to length 1."""
 
     def __init__(self, data: Path) -> None:
         self._data = data
@@ -58,7 +61,13 @@ class Spaces:
 
     def __getitem__(self, name: str) -> kedge.Embeddings:
         if name not in self._read:
-            self._read[name] = kedge.read_embeddings(self._data / MODELS[name])
+            files = MODELS[name]
+            if isinstance(files, str):
+                self._read[name] = kedge.read_embeddings(self._data / files)
+            else:
+                parts = [kedge.read_embeddings(self._data / file) for file in files]
+                vectors = [part.vectors / np.linalg.norm(part.vectors, axis=1, keepdims=True) for part in parts]
+                self._read[name] = kedge.Embeddings([k for part in parts for k in part.keys], np.concatenate(vectors))
         return self._read[name]
 
 
@@ -74,8 +83,11 @@ def mixed(spaces: Spaces, first: str, second: str, share: float, rows: int) -> d
     """One store of two models, each item in one of them only."""
     a, b = spaces[first], spaces[second]
     chance = np.random.default_rng(0)
-    keys = [key for key in a.keys if key in b.row_of]
-    keys = [keys[place] for place in chance.permutation(len(keys))[:rows]]
+    # Items that only the first model has read go to it; of those that both have, the second gets its share of all.
+    common = [key for key in a.keys if key in b.row_of]
+    common = [common[place] for place in chance.permutation(len(common))[:rows]]
+    more = [key for key in a.keys if key not in b.row_of][: rows - len(common)]
+    keys = [*common, *more]
     foreign = np.arange(len(keys)) < round(share * len(keys))
     chosen = [key for key, is_foreign in zip(keys, foreign, strict=True) if is_foreign]
     rest = [key for key, is_foreign in zip(keys, foreign, strict=True) if not is_foreign]
@@ -104,10 +116,10 @@ def pure(spaces: Spaces, count: int, rows: int) -> Iterator[dict[str, Any]]:
     """Stores of one model: random rows and neighbouring rows, of several sizes."""
     chance = np.random.default_rng(1)
     for number in range(count):
-        name = list(MODELS)[number % len(MODELS)]
+        name = POOLS[number % len(POOLS)]
         space = spaces[name]
-        size = min(len(space), (rows, rows // 2, rows // 5, rows)[number // len(MODELS) % 4])
-        if number // len(MODELS) % 2:
+        size = min(len(space), (rows, rows // 2, rows // 5, rows)[number // len(POOLS) % 4])
+        if number // len(POOLS) % 2:
             begin = int(chance.integers(len(space) - size + 1))
             taken, how = np.arange(begin, begin + size), "neighbouring"
         else:
@@ -179,9 +191,9 @@ def measure_variants(spaces: Spaces, _: argparse.Namespace) -> Iterator[dict[str
 def measure_mixed(spaces: Spaces, arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """A table of mixed stores."""
     print("\n" + markdown_header(("store", "rows", "share", "verdict", "AUROC of rows", "rows right", "seconds")))
-    cases = [(*pair, share, arguments.rows) for pair in PAIRS for share in SHARES]
+    cases = [] if arguments.only_large else [(*pair, share, arguments.rows) for pair in PAIRS for share in SHARES]
     if arguments.large:
-        cases += [("MiniLM sentences", "mE5 sentences", share, arguments.large) for share in SHARES]
+        cases += [("MiniLM, all", "mE5 sentences", share, arguments.large) for share in SHARES]
     for case in cases:
         one = mixed(spaces, *case)
         cells = (f"{one['first']} with {one['second']}", str(one["rows"]), f"{one['share']:.0%}", one["verdict"])
@@ -207,7 +219,8 @@ def main() -> None:
     parser = new_parser(__doc__)
     add_data_option(parser)
     parser.add_argument("--rows", type=int, default=5000, help="rows of a mixed store (5000)")
-    parser.add_argument("--large", type=int, default=80_000, help="rows of the large mixed store, 0 for none (80000)")
+    parser.add_argument("--large", type=int, default=99_316, help="rows of the large mixed store, 0 for none (99316)")
+    parser.add_argument("--only-large", action="store_true", help="of the mixed stores the large one alone")
     parser.add_argument("--pure", type=int, default=60, help="pure stores (60)")
     parser.add_argument("--only", choices=("variants", "mixed", "pure"), help="one of the three parts")
     parser.add_argument("--out", type=Path, help="write everything as JSON")

@@ -6,7 +6,8 @@
 A stand-in for the new model's endpoint answers at once with vectors that it has, in a process of its own; `kedge serve`
 is another. The same requests go to it directly, and through kedge: one at a time, for the time that is added, and many
 at once. Each answer is compared with what the translator gives. Client, kedge and endpoint share the machine's cores.
-CPU is what the server itself used for each of the many requests, which other work on the machine hardly changes.
+CPU is what the server itself used for each of the many requests, which other work on the machine hardly changes; the
+load is how many processes wanted a core in the last minute, this benchmark's own three included.
 """
 
 from __future__ import annotations
@@ -187,7 +188,9 @@ def main() -> None:
                 kedge.terminate()
     model.terminate()
     added = found["kedge serve"]["median_ms"] - found["endpoint"]["median_ms"]
-    print(f"{describe_machine('cpu')}; {arguments.inputs} texts per request, {arguments.at_once} at once")
+    load = os.getloadavg()[0]
+    sizes = f"{arguments.inputs} texts per request, {arguments.at_once} at once"
+    print(f"{describe_machine('cpu')}, load {load:.1f}; {sizes}")
     print(markdown_header(("", "ms, median", "ms, 95 %", "requests/s", "CPU ms", "requests", "lost")))
     for name, row in found.items():
         times = (f"{row['median_ms']:.2f}", f"{row['p95_ms']:.2f}", f"{row['requests_per_second']:.0f}")
@@ -195,7 +198,7 @@ def main() -> None:
     print(f"added: {added:.2f} ms")
     if arguments.out:
         settings = {"inputs": arguments.inputs, "at_once": arguments.at_once, "dims": list(arguments.dims)}
-        write_json(arguments.out, settings | {"added_ms": added, "servers": found})
+        write_json(arguments.out, settings | {"load": load, "added_ms": added, "servers": found})
 
 
 if __name__ == "__main__":

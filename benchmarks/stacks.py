@@ -6,8 +6,9 @@
 The index holds sentences by MiniLM, multilingual E5 is the new model; X holds other sentences by it, and as many of the
 index's as pairs are known. Queries are 1,000 sentences that neither has. Three judges say which ten are right: BM25,
 which knows neither model, the old model, and the new one. In the half-migrated index a tenth, a half or nine tenths of
-the rows are native; the rest were translated. The calibration is learned from 2,000 rows of the index that were encoded
-again and are no known pairs, without any query.
+the rows are native; the rest were translated. They are searched with plain scores, with the offset that the run keeps,
+which needs nothing else, and with one that is learned from 2,000 rows of the index that were encoded again and are no
+known pairs.
 """
 
 from __future__ import annotations
@@ -130,21 +131,35 @@ def half_migrated(run: AnchorDiscovery, stack: Stack, known: int) -> list[dict[s
     """The table of mixed indexes, before and after calibration; recall is of what an index of native rows finds."""
     rows = unit(torch.from_numpy(run.translate(stack.old_index.numpy(), back=True)))
     again = slice(known, known + AGAIN)
-    calibration = fit_calibration(stack.new_index[again], rows[again])
+    kept = run.score_offsets_
+    calibrations = {
+        "none": ScoreCalibration(0.0),
+        "of the run": ScoreCalibration(0.0 if kept is None else kept.to_x),
+        "by rows encoded again": fit_calibration(stack.new_index[again], rows[again]),
+    }
     right = (stack.new_queries @ stack.new_index.T).topk(10, dim=1).indices
     found = []
     print()
-    columns = ("native rows", "offset", "native among the ten", "recall", "of native rows", "of translated rows")
+    columns = (
+        "native rows",
+        "calibration",
+        "offset",
+        "native among the ten",
+        "recall",
+        "of native rows",
+        "of translated rows",
+    )
     print(markdown_header(columns))
     for share in NATIVE_SHARES:
         native = torch.rand(len(rows), generator=torch.Generator().manual_seed(0)) < share
         index = torch.where(native[:, None], stack.new_index, rows)
-        for each in (ScoreCalibration(0.0), calibration):
+        for name, each in calibrations.items():
             ten = search_mixed(stack.new_queries, index, native, each)
             kinds = [right.where(mask[right], -1) for mask in (native, ~native)]
             of_kind = [float(recall_of(ten, k)[(k >= 0).any(dim=1).numpy()].mean()) for k in kinds]
             row = {
                 "native": share,
+                "calibration": name,
                 "offset": each.offset,
                 "native_found": float(native[ten].double().mean()),
                 "recall": float(recall_of(ten, right).mean()),
@@ -152,7 +167,8 @@ def half_migrated(run: AnchorDiscovery, stack: Stack, known: int) -> list[dict[s
                 "recall_translated": of_kind[1],
             }
             found.append(row)
-            print(markdown_row((f"{share:.0%}", f"{each.offset:+.4f}", *(f"{v:.3f}" for v in list(row.values())[2:]))))
+            figures = (f"{value:.3f}" for value in list(row.values())[3:])
+            print(markdown_row((f"{share:.0%}", name, f"{each.offset:+.4f}", *figures)))
     return found
 
 

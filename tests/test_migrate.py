@@ -71,7 +71,11 @@ def test_rows_are_marked_as_translated(kind, shop, run_files, words, tmp_path, c
         pytest.skip(told.err)
     assert code == 0, told
     assert "checked: 500 rows on both sides" in told.out
+    # What makes them comparable with native rows is said, and stored with them.
+    offset = kedge.load_translator(run_files[0]).score_offset
+    assert f"add {offset:+.4f} to the cosine of those with made_by = translated" in told.err
     with open_store(target) as store:
+        assert json.loads(store.describe().metadata[NOTE])["score_offset"] == offset
         payloads = [payload for batch in store.read(1000) for payload in batch.payloads]
     assert {payload["made_by"] for payload in payloads} == {"translated"}
     assert {payload["place"] for payload in payloads} == set(range(500))

@@ -123,8 +123,9 @@ def upstream(model) -> Iterator[Served]:
 def serving(translator: kedge.Translator, url: str | None, **options: Any) -> Iterator[Served]:
     """A server in front of an upstream."""
     limits, client_key = options.pop("limits", None), options.pop("client_key", None)
+    trust = options.pop("trust", False)
     upstream = Upstream(url, **options) if url else None
-    with served(EmbeddingServer(translator, upstream, limits, client_key).application()) as server:
+    with served(EmbeddingServer(translator, upstream, limits, client_key, trust=trust).application()) as server:
         yield server
 
 
@@ -313,6 +314,17 @@ def test_vectors_need_no_upstream(translator, model):
         np.testing.assert_allclose(vectors_of(answer)[0], translator(vector), atol=1e-6)
         with refused(openai.BadRequestError, "there is no --upstream"):
             client.embeddings.create(model="m", input="dog")
+
+
+def test_trust_comes_with_each_embedding(translator, upstream, model):
+    texts = ["dog", "house"]
+    expected = translator.trust([model.vector(text) for text in texts])
+    with serving(translator, upstream.url, trust=True) as server, client_of(server) as client:
+        data = client.embeddings.create(model="m", input=texts).data
+    np.testing.assert_allclose([each.trust for each in data], expected.probability, atol=1e-4)
+    np.testing.assert_allclose([each.familiarity for each in data], expected.familiarity, atol=1e-4)
+    with serving(translator, upstream.url) as server, client_of(server) as client:
+        assert not hasattr(client.embeddings.create(model="m", input="dog").data[0], "trust")
 
 
 def test_a_key_for_clients(translator, upstream):

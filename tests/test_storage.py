@@ -6,7 +6,7 @@ import hashlib
 import json
 import shutil
 import subprocess
-from dataclasses import fields
+from dataclasses import asdict, fields
 
 import numpy as np
 import pytest
@@ -15,6 +15,7 @@ import torch
 import kedge
 from kedge import AnchorDiscovery, InputError, Schedule
 from kedge.models.side import Side
+from kedge.models.translation_trust import TrustEvidence
 from kedge.runs.folder import SUMS, changed_files, seal
 from kedge.spaces.pairs import read_table
 
@@ -50,6 +51,8 @@ def test_everything_comes_back(fitted, words, run):
             elif name in ("map_", "map_back_"):
                 assert type(ours) is type(theirs)
                 assert_same_arrays(ours.state(), theirs.state())
+            elif isinstance(ours, TrustEvidence):
+                assert_same_arrays(asdict(ours), asdict(theirs))
             elif isinstance(ours, Side):
                 for field in fields(Side):
                     left, right = getattr(ours, field.name), getattr(theirs, field.name)

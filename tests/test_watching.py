@@ -39,6 +39,9 @@ def variant(name: str, base: np.ndarray) -> np.ndarray:
     unit = unit_rows(base)
     rotation = np.linalg.qr(chance.standard_normal((DIM, DIM)))[0].astype(np.float32)
     few = (chance.standard_normal((DIM, 4)) / 6).astype(np.float32)
+    # What rounding of weights leaves: each item moves on its own, along all axes that the model has.
+    others = made_up(600, 1)
+    noise = unit_rows(others[chance.permutation(600)] - others[chance.permutation(600)])[: len(unit)]
     mixed = unit.copy()
     mixed[:60] = unit_rows(made_up(600, 2))[:60]
     edited = unit.copy()
@@ -53,6 +56,8 @@ def variant(name: str, base: np.ndarray) -> np.ndarray:
         "permuted": base[:, ::-1],
         "shortened": base[:, :40],
         "shuffled": np.roll(base, 1, axis=0),
+        "coarse weights": unit + 0.3 * noise,
+        "hardly trained": unit + np.tanh(unit @ few * 6) @ few.T * 0.05,
         "trained further": unit + np.tanh(unit @ few * 6) @ few.T * 0.7,
         "another model": made_up(600, 2),
         "some of another model": mixed,
@@ -70,6 +75,8 @@ VERDICTS = {
     "permuted": "rotated",
     "shortened": "shortened",
     "shuffled": "shuffled",
+    "coarse weights": "same but for precision",
+    "hardly trained": "fine-tuned",
     "trained further": "fine-tuned",
     "another model": "another model",
     "some of another model": "mixed",

@@ -14,7 +14,13 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from kedge.estimators.devices import MAX_AXES, Loaded, load_space, resolve_device, to_numpy
-from kedge.estimators.findings import Findings, learn_findings, learn_query_translation
+from kedge.estimators.findings import (
+    Findings,
+    learn_findings,
+    learn_query_translation,
+    learn_score_offsets,
+    learn_trust,
+)
 from kedge.estimators.fit_inputs import FitInputs, check_parameters, gather_inputs
 from kedge.estimators.fitted import FittedDiscovery
 from kedge.estimators.inputs import RandomState, as_random_state
@@ -137,6 +143,10 @@ class AnchorDiscovery(FittedDiscovery):
     queries_ : QueryTranslation or None
         How queries are translated, where `fit` was given some: the `kind` of translation, and how well translated
         queries agree with X's own model, with it (`agreement`) and with one map for all (`agreement_of_one_map`).
+    trust_ : TrustEvidence or None
+        What `trust` rests on, where enough pairs could be held out.
+    score_offsets_ : ScoreOffsets or None
+        What to add to the similarity of translated rows in an index that also holds rows of the target's own model.
     whitening_ : float
         The strength to which the spaces were whitened.
     health_ : Health
@@ -262,9 +272,13 @@ class AnchorDiscovery(FittedDiscovery):
         self._learn_maps(findings, loaded_x.axes, loaded_y.axes)
         self._learn_sides(given, findings, loaded_x, loaded_y)
         self._name(given.x, given.y)
-        self.queries_ = None
+        self.queries_, self.score_offsets_ = None, None  # which translators have, and are learned with some
+        self.trust_ = learn_trust(findings.map, given.x, self.x_)
+        pairs = self.linked_pairs().rows
+        there, back = (self.translator(back=back) for back in (False, True))
+        self.score_offsets_ = learn_score_offsets(given.x, given.y, pairs, there, back)
         if given.queries is not None:
-            step, pairs = self.translator().steps[0], self.linked_pairs().rows
+            step = there.steps[0]
             self.queries_ = learn_query_translation(step, given.queries, given.x, given.y, pairs, centered=self.center)
         self.provenance_ = {}
         self._spaces = (given.x, given.y)

@@ -26,11 +26,14 @@ from kedge.matching import Candidates, Match, Problem, compare, held, read_y
 from kedge.models.anchors import place_free_anchors, snap
 from kedge.models.cross_fitting import cross_fitted
 from kedge.models.maps.choosing import ENOUGH_KNOWN, Centers, ChosenMap, choose_map
+from kedge.models.mixed_scores import MAX_QUERIES, MAX_ROWS, ScoreOffsets, measure_offset
 from kedge.models.pair_fitting import fit_model, found_pairs, known_and_found, pair_moments
 from kedge.models.pair_model import PairModel
 from kedge.models.query_map import QueryTranslation, choose_query_translation
+from kedge.models.side import Side
 from kedge.models.soft_pairs import soft_cross
-from kedge.models.translator import TranslationStep
+from kedge.models.translation_trust import MAX_SEEN, TrustEvidence, weigh_evidence
+from kedge.models.translator import TranslationStep, Translator
 from kedge.solving.alignment import Alignment
 from kedge.solving.finishing import PAIRS_PER_DIM
 from kedge.solving.steps import Log
@@ -239,6 +242,38 @@ def _held_out_rank(problem: Problem, rows_x: Tensor, rows_y: Tensor, places: Ten
         similarity = queries @ targets.T
         ranks.append((similarity > similarity.gather(1, inside[:, None])).sum(dim=1) + 1)
     return float((1 / torch.cat(ranks).double()).mean())
+
+
+def learn_trust(chosen: ChosenMap, x: Embeddings, side: Side) -> TrustEvidence | None:
+    """What trust in single translations rests on: the rows of X that the map was tested on, and some of all."""
+    if chosen.margins is None or side.directions is None or side.correlations is None:
+        return None
+    drawn = np.random.default_rng(0).permutation(len(x))[:MAX_SEEN]
+    tested, seen = (
+        side.normaliser(np.array(x.vectors[rows], dtype=np.float32))
+        for rows in (chosen.margins.rows.cpu().numpy(), drawn)
+    )
+    margins = chosen.margins.margins.cpu().numpy()
+    return weigh_evidence(tested, margins, seen, side.directions, side.correlations)
+
+
+def learn_score_offsets(
+    x: Embeddings, y: Embeddings, pairs: NDArray[np.int64], there: Translator, back: Translator
+) -> ScoreOffsets | None:
+    """What makes scores of translated and native rows comparable, in either space; `pairs` (p, 2) are one item."""
+    chance = np.random.default_rng(0)
+    drawn_x, drawn_y = (chance.permutation(len(space))[: MAX_QUERIES + MAX_ROWS] for space in (x, y))
+    own_x, own_y = (np.array(space.vectors[rows], dtype=np.float32) for space, rows in ((x, drawn_x), (y, drawn_y)))
+    to_y = measure_offset(own_y, there(own_x), _partners(pairs[:, ::-1], drawn_y, drawn_x), len(x))
+    to_x = measure_offset(own_x, back(own_y), _partners(pairs, drawn_x, drawn_y), len(y))
+    return None if to_y is None or to_x is None else ScoreOffsets(to_y, to_x)
+
+
+def _partners(pairs: NDArray[np.int64], rows: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The places (n,) among other rows (m,) of what is paired (p, 2) with rows (n,), -1 where there is none."""
+    place = {row: number for number, row in enumerate(others.tolist())}
+    partner = dict(pairs.tolist())
+    return np.array([place.get(partner.get(row, -1), -1) for row in rows.tolist()], dtype=np.int64)
 
 
 def learn_query_translation(

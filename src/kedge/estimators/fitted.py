@@ -19,9 +19,11 @@ from kedge.extras import needing
 from kedge.judging.health import Health
 from kedge.matching import CandidateRecall, Precision
 from kedge.models.maps.protocol import Map
+from kedge.models.mixed_scores import ScoreOffsets
 from kedge.models.pair_model import PairModel
 from kedge.models.query_map import QueryTranslation
 from kedge.models.side import Side
+from kedge.models.translation_trust import Trust, TrustEvidence
 from kedge.models.translator import TranslationStep, Translator
 from kedge.runs.translators import Kind, Scale, require_kind, require_scale
 from kedge.solving.steps import Step
@@ -73,6 +75,8 @@ class FittedDiscovery(Parameters):
     map_back_: Map
     map_scores_: dict[str, Any]
     queries_: QueryTranslation | None
+    trust_: TrustEvidence | None
+    score_offsets_: ScoreOffsets | None
     whitening_: float
     health_: Health
     candidate_recall_: CandidateRecall | None
@@ -126,7 +130,20 @@ class FittedDiscovery(Parameters):
         step = TranslationStep(source.normaliser, self.map_back_ if back else self.map_, target.normaliser)
         if kind == "query" and self.queries_ is not None:
             step = self.queries_.step
-        return Translator((step,), target.mean_norm if scale == "raw" else 1.0)
+        offsets = self.score_offsets_
+        offset = None if offsets is None else offsets.to_x if back else offsets.to_y
+        length = target.mean_norm if scale == "raw" else 1.0
+        return Translator((step,), length, None if back else self.trust_, offset)
+
+    def trust(self, vectors: SpaceLike, *, kind: Kind = "text") -> Trust:
+        """How far to trust the translations of vectors (k, dx) of X, or of one (dx,).
+
+        `probability` is that of a vector's own text being among the first ten of Y, by pairs that were held out;
+        `familiarity` is the share of X's rows that resemble the others no more than this one does. A service can fall
+        back on another search where either is low.
+        """
+        self._check_fitted()
+        return self.translator(kind=kind).trust(self.x_.as_vectors(vectors))
 
     # -- its tables, and its keys -----------------------------------------------------------------
 

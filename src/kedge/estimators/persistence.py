@@ -18,9 +18,9 @@ from kedge.models.pair_model import PairModel
 from kedge.models.query_map import QueryTranslation
 from kedge.models.side import Side
 from kedge.runs.description import FORMAT, NAME
-from kedge.runs.folder import RunContents, read_run
+from kedge.runs.folder import TRUST, RunContents, read_run
 from kedge.runs.tables import Tables
-from kedge.runs.translators import query_step
+from kedge.runs.translators import evidence_of, query_step
 from kedge.storage.schema import Count, Share, Within, restore
 
 if TYPE_CHECKING:
@@ -85,6 +85,9 @@ def contents_of(discovery: AnchorDiscovery) -> RunContents:
     queries = discovery.queries_
     if queries is not None:
         arrays |= {"center_query": queries.step.source.center, "center_query_target": queries.step.target.center}
+    trust = discovery.trust_
+    if trust is not None:
+        arrays |= {f"{TRUST}{name}": array for name, array in asdict(trust).items()}
     keys: Any = discovery  # they are texts
     tables = Tables(
         keys.anchor_keys_,
@@ -125,6 +128,7 @@ def load(folder: str | Path) -> AnchorDiscovery:
     discovery.queries_ = None
     if run.queries is not None and contents.map_query is not None:
         discovery.queries_ = QueryTranslation(query_step(arrays, contents.map_query), **asdict(run.queries))
+    discovery.trust_, discovery.score_offsets_ = evidence_of(arrays), run.score_offsets
     discovery.provenance_ = {name: contents.stored[name] for name in _PROVENANCE if name in contents.stored}
     for name in ("anchors_x", "anchors_y", "anchor_confidence", "anchor_is_seed", "seeds", "seed_is_suspect"):
         setattr(discovery, f"{name}_", arrays[name])
@@ -182,7 +186,7 @@ def _opinion_codes(opinions: NDArray[np.str_]) -> NDArray[np.int64]:
 
 def _stored(discovery: AnchorDiscovery) -> dict[str, Any]:
     """What `run.json` stores."""
-    recall, queries = discovery.candidate_recall_, discovery.queries_
+    recall, queries, trust = discovery.candidate_recall_, discovery.queries_, discovery.trust_
     return {
         "format": FORMAT,
         "kedge": __version__,
@@ -206,6 +210,8 @@ def _stored(discovery: AnchorDiscovery) -> dict[str, Any]:
         "ridge": discovery.model_.ridge,
         "maps": discovery.map_scores_,
         "queries": queries and {name: getattr(queries, name) for name in ("kind", "agreement", "agreement_of_one_map")},
+        "trust": trust and {"pairs": len(trust.pairs), "seen": len(trust.seen)},
+        "score_offsets": discovery.score_offsets_ and asdict(discovery.score_offsets_),
         "mean_norm_x": discovery.x_.mean_norm,
         "mean_norm_y": discovery.y_.mean_norm,
         "history": [asdict(step) | {"figures": dict(step.figures)} for step in discovery.history_],

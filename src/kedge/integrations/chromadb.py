@@ -23,16 +23,8 @@ class TranslatedEmbeddingFunction(chroma.EmbeddingFunction[chroma.Documents]):
     Chroma refuses it for a collection that stores another function. Ask such a one with
     `collection.query(query_embeddings=function.embed_query(texts))`.
 
-    Parameters
-    ----------
-    embedder : EmbeddingFunction
-        Chroma's function of the new model, that of X.
-    run : str or Path
-        Run folder, or a file of `kedge export --to numpy`.
-    documents : {"translate", "native"}
-        Whether documents are translated too, to be added to the old collection, or stay as the new model gives them.
-    scale : {"unit", "raw"}
-        Length of translated vectors: 1, or the mean length of the old index's own, for an index by distance.
+    `embedder` is Chroma's function of the new model, that of X;
+    `run`, `documents` and `scale` are those of `EmbedderTranslation`.
     """
 
     def __init__(

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kedge.errors import InputError
+from kedge.models.translation_trust import Trust
 
 _ENCODINGS = ("float", "base64")
 _VECTOR = np.dtype("<f4")
@@ -81,13 +82,21 @@ def parse_upstream(body: bytes, count: int, dim: int) -> tuple[NDArray[np.float3
     return _as_rows(vectors, dim, "it"), usage if isinstance(usage, dict) else {}
 
 
-def answer_body(request: EmbeddingRequest, vectors: NDArray[np.float32], usage: Mapping[str, Any]) -> bytes:
-    """What a client is answered: vectors (k, dt) as it wants them."""
+def answer_body(
+    request: EmbeddingRequest, vectors: NDArray[np.float32], trust: Trust | None, usage: Mapping[str, Any]
+) -> bytes:
+    """What a client is answered: vectors (k, dt) as it wants them, and how far to trust each if that is known.
+
+    OpenAI's clients keep fields that they do not know: `answer.data[0].trust`.
+    """
     if request.encoding == "base64":
         embeddings: list[Any] = [base64.b64encode(row.astype(_VECTOR).tobytes()).decode() for row in vectors]
     else:
         embeddings = vectors.tolist()
     data = [{"object": "embedding", "index": row, "embedding": each} for row, each in enumerate(embeddings)]
+    if trust is not None:
+        figures = zip(data, trust.probability.tolist(), trust.familiarity.tolist(), strict=True)
+        data = [each | {"trust": round(p, 4), "familiarity": round(f, 4)} for each, p, f in figures]
     counted = {"prompt_tokens": 0, "total_tokens": 0} | dict(usage)
     return json.dumps({"object": "list", "data": data, "model": request.model, "usage": counted}).encode()
 

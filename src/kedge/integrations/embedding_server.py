@@ -27,12 +27,15 @@ from kedge.integrations.embedding_answers import (
     upstream_body,
 )
 from kedge.masking import MASK, mask
+from kedge.models.translation_trust import Trust
 from kedge.models.translator import Translator
 
 with needing("kedge serve needs", "aiohttp", install="kedge[serve]"):
     import aiohttp
     from aiohttp import web
 
+Translated = tuple[NDArray[np.float32], Trust | None]
+"""Vectors (k, dt), and how far each can be trusted, where that is asked for."""
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]", "::1")
 """Hosts that only this machine reaches."""
 _JSON = "application/json"
@@ -86,7 +89,7 @@ class EmbeddingServer:
     """Texts or vectors of the new model in, vectors of the old space out.
 
     `client_key` is what clients must send as `Authorization: Bearer KEY`; without one only requests that are addressed
-    to this machine itself are answered.
+    to this machine itself are answered. With `trust` each embedding says how far its translation can be trusted.
     """
 
     def __init__(
@@ -95,8 +98,11 @@ class EmbeddingServer:
         upstream: Upstream | None,
         limits: Limits | None = None,
         client_key: str | None = None,
+        *,
+        trust: bool = False,
     ) -> None:
         self._translator = translator
+        self._with_trust = trust
         self._upstream = upstream
         self._limits = limits or Limits()
         self._client_key = client_key
@@ -171,18 +177,21 @@ class EmbeddingServer:
                 translated = await self._translated(asked.vectors)
             else:
                 translated, usage = await self._encoded(asked)
-            return web.Response(body=answer_body(asked, translated, usage), content_type=_JSON)
+            return web.Response(body=answer_body(asked, *translated, usage), content_type=_JSON)
         finally:
             self._at_work -= 1
 
-    async def _translated(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    async def _translated(self, vectors: NDArray[np.float32]) -> Translated:
         """Vectors (k, ds) as (k, dt); many of them in a thread, so that others are answered meanwhile."""
         if len(vectors) <= _ROWS_IN_LOOP:
-            return self._translator(vectors)
-        return await asyncio.to_thread(self._translator, vectors)
+            return self._translate(vectors)
+        return await asyncio.to_thread(self._translate, vectors)
 
-    async def _encoded(self, asked: EmbeddingRequest) -> tuple[NDArray[np.float32], Mapping[str, Any]]:
-        """What upstream makes of texts: vectors, translated (k, dt), and usage."""
+    def _translate(self, vectors: NDArray[np.float32]) -> Translated:
+        return self._translator(vectors), self._translator.trust(vectors) if self._with_trust else None
+
+    async def _encoded(self, asked: EmbeddingRequest) -> tuple[Translated, Mapping[str, Any]]:
+        """What upstream makes of texts: vectors, translated (k, dt), with trust in them, and usage."""
         if self._upstream is None or self._session is None:
             raise _RefusedError(400, "there is no --upstream, so that only vectors are translated; send them as input")
         body = upstream_body(asked, self._upstream.model)

@@ -20,14 +20,8 @@ with needing("kedge.integrations.haystack needs", "haystack", install="kedge[hay
 class TranslatedTextEmbedder:
     """A text embedder of the new model whose queries the old index answers.
 
-    Parameters
-    ----------
-    embedder : component
-        Haystack's text embedder of the new model, that of X.
-    run : str or Path
-        Run folder, or a file of `kedge export --to numpy`.
-    scale : {"unit", "raw"}
-        Length of translated vectors: 1, or the mean length of the old index's own, for an index by distance.
+    `embedder` is Haystack's text embedder of the new model, that of X;
+    `run` and `scale` are those of `EmbedderTranslation`.
     """
 
     def __init__(self, embedder: Any, run: str | Path, scale: Scale = "unit") -> None:
@@ -61,16 +55,8 @@ class TranslatedTextEmbedder:
 class TranslatedDocumentEmbedder:
     """A document embedder of the new model, for documents that go into the old index, or a new one.
 
-    Parameters
-    ----------
-    embedder : component
-        Haystack's document embedder of the new model, that of X.
-    run : str or Path
-        Run folder, or a file of `kedge export --to numpy`.
-    documents : {"translate", "native"}
-        Whether documents are translated, to be added to the old index, or stay as the new model gives them.
-    scale : {"unit", "raw"}
-        Length of translated vectors: 1, or the mean length of the old index's own, for an index by distance.
+    `embedder` is Haystack's document embedder of the new model, that of X;
+    `run`, `documents` and `scale` are those of `EmbedderTranslation`.
     """
 
     def __init__(

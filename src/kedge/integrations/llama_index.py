@@ -17,16 +17,8 @@ with needing("kedge.integrations.llama_index needs", "llama_index", install="ked
 class TranslatedEmbedding(BaseEmbedding):
     """An embedder of the new model whose queries the old index answers.
 
-    Parameters
-    ----------
-    embedder : BaseEmbedding
-        LlamaIndex's embedder of the new model, that of X.
-    run : str or Path
-        Run folder, or a file of `kedge export --to numpy`.
-    documents : {"translate", "native"}
-        Whether documents are translated too, to be added to the old index, or stay as the new model gives them.
-    scale : {"unit", "raw"}
-        Length of translated vectors: 1, or the mean length of the old index's own, for an index by distance.
+    `embedder` is LlamaIndex's embedder of the new model, that of X;
+    `run`, `documents` and `scale` are those of `EmbedderTranslation`.
     """
 
     embedder: SerializeAsAny[BaseEmbedding] = Field(description="Embedder of the new model.")

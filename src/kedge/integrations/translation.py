@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kedge.errors import InputError
+from kedge.models.translation_trust import Trust
 from kedge.models.translator import Translator
-from kedge.runs.translators import Scale, load_query_translator, load_translator
+from kedge.runs.translators import Scale, load_both_translators
 
 Documents = Literal["translate", "native"]
 """What becomes of the vectors of documents: those of the old index's space, or what the embedder gives."""
@@ -20,9 +21,17 @@ Documents = Literal["translate", "native"]
 class EmbedderTranslation:
     """Vectors that an embedder of X gives, in Y's space.
 
-    `run` is a run folder or a file of `kedge export --to numpy`. Queries are always translated, as a kind of their own
-    if the run knows them as one. Documents are too ("translate"), to be added to the old index; or they stay as the
-    embedder gives them ("native"), to fill a new index of its own.
+    Queries are always translated, as a kind of their own if the run knows them as one.
+
+    Parameters
+    ----------
+    run : str or Path
+        Run folder, or a file of `kedge export --to numpy`.
+    documents : {"translate", "native"}
+        Whether documents are translated too, to be added to the old index, or stay as the embedder gives them, to fill
+        a new index of its own.
+    scale : {"unit", "raw"}
+        Length of translated vectors: 1, or the mean length of the old index's own, for an index by distance.
     """
 
     def __init__(self, run: str | Path, documents: str = "translate", scale: Scale = "unit") -> None:
@@ -30,8 +39,9 @@ class EmbedderTranslation:
         self.run = str(run)
         self.documents = documents
         self.scale = scale
-        self.translator: Translator = load_translator(run, scale=scale)
-        self.query_translator: Translator = load_query_translator(run, scale=scale)
+        self.translator: Translator
+        self.query_translator: Translator
+        self.translator, self.query_translator = load_both_translators(run, scale=scale)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -51,6 +61,15 @@ class EmbedderTranslation:
         if self.documents == "translate":
             return self.as_array(vectors).tolist()
         return np.asarray(vectors, dtype=np.float32).tolist()
+
+    def trust(self, vectors: Any, *, query: bool = True) -> Trust:
+        """How far to trust the translations of vectors (k, ds), or of one (ds,), that the embedder gives.
+
+        >>> trust = embeddings.translation.trust(embeddings.embedder.embed_query(text))
+        >>> if trust.probability < 0.9 or trust.familiarity < 0.02:
+        ...     ...  # search by words, or with the old model
+        """
+        return (self.query_translator if query else self.translator).trust(vectors)
 
     def as_array(self, vectors: Any, *, query: bool = False) -> NDArray[np.float32]:
         """Vectors (k, ds) of the embedder, of texts or of queries, as an array (k, dt); of none, one without rows."""

@@ -41,4 +41,4 @@ class TranslatedVectors(Vectors):  # type: ignore[misc]
         vectors = np.asarray(self.model.encode(data, category), dtype=np.float32)
         if category != "query" and self.translation.documents == "native":
             return vectors
-        return self.translation.as_array(vectors)
+        return self.translation.as_array(vectors, query=category == "query")

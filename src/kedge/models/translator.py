@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kedge.errors import InputError
 from kedge.models.maps.protocol import Map
+
+if TYPE_CHECKING:
+    from kedge.models.translation_trust import Trust, TrustEvidence
 
 # Rows translated at once: temporaries, which are float64 in part, are never as large as a space.
 _ROWS = 4096
@@ -62,11 +66,15 @@ class Translator:
     """Vectors of a source with ds dimensions into the space of a target with dt, over one step or several.
 
     `length` is that of the vectors that come out. Called with vectors (k, ds) it gives (k, dt), with one (ds,) one
-    (dt,). It needs NumPy only: `kedge.load_translator(RUN)` gives that of a run without loading torch.
+    (dt,). It needs NumPy only: `kedge.load_translator(RUN)` gives that of a run without loading torch. `evidence` is
+    what `trust` rests on, `score_offset` what to add to the similarity of a translated row in an index that also holds
+    rows of the target's own model; both where they are known.
     """
 
     steps: tuple[TranslationStep, ...]
     length: float = 1.0
+    evidence: TrustEvidence | None = None
+    score_offset: float | None = None
 
     @property
     def dims(self) -> tuple[int, int]:
@@ -80,11 +88,34 @@ class Translator:
                 f"a translator into {self.dims[1]} dimensions cannot be followed by one from {other.dims[0]}; "
                 "give one whose source is this one's target"
             )
-        return replace(other, steps=self.steps + other.steps)
+        return replace(other, steps=self.steps + other.steps, evidence=None, score_offset=None)
 
     def __call__(self, vectors: ArrayLike) -> NDArray[np.float32]:
         """Vectors (k, ds), or one (ds,), of the source as vectors (k, dt), or one (dt,), of the target."""
-        source, target = self.dims
+        given, rows = self._as_rows(vectors)
+        translated = np.empty((len(rows), self.dims[1]), dtype=np.float32)
+        for begin in range(0, len(rows), _ROWS):
+            translated[begin : begin + _ROWS] = self._translate(rows[begin : begin + _ROWS])
+        return translated.reshape(*given.shape[:-1], self.dims[1])
+
+    def trust(self, vectors: ArrayLike) -> Trust:
+        """How far to trust the translations of vectors (k, ds), or of one (ds,): see `Trust`."""
+        if self.evidence is None:
+            raise InputError(
+                "nothing says how far this translator can be trusted: a run folder does, for vectors of X, if at least "
+                "40 pairs could be held out; exported files and chains of translators do not"
+            )
+        given, rows = self._as_rows(vectors)
+        parts = [
+            self.evidence(self.steps[0].source, rows[begin : begin + _ROWS])
+            for begin in range(0, max(1, len(rows)), _ROWS)
+        ]
+        shape = given.shape[:-1]
+        return type(parts[0])(*(np.concatenate(figures).reshape(shape) for figures in zip(*parts, strict=True)))
+
+    def _as_rows(self, vectors: ArrayLike) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Vectors as they were given, (k, ds) or (ds,), and as rows (k, ds), all of which have a direction."""
+        source = self.dims[0]
         try:
             with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused below
                 given = np.asarray(vectors, dtype=np.float32)
@@ -99,10 +130,7 @@ class Translator:
                 f"vectors, row {faulty[0]}: is zero or holds NaN or infinite values, so that it has no direction; "
                 "omit it or encode it again"
             )
-        translated = np.empty((len(rows), target), dtype=np.float32)
-        for begin in range(0, len(rows), _ROWS):
-            translated[begin : begin + _ROWS] = self._translate(rows[begin : begin + _ROWS])
-        return translated.reshape(*given.shape[:-1], target)
+        return given, rows
 
     def translate(self, vectors: ArrayLike) -> NDArray[np.float32]:
         """The same as a call, by the name that a fitted discovery has for it."""

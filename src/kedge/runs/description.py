@@ -9,6 +9,7 @@ from typing import Any
 
 from kedge.errors import InputError
 from kedge.judging.health import Health
+from kedge.models.mixed_scores import ScoreOffsets
 from kedge.solving.steps import Step
 from kedge.storage.schema import Count, Length, Share, parse_json, restore
 
@@ -78,6 +79,14 @@ class Queries:
 
 
 @dataclass(frozen=True)
+class TrustSizes:
+    """How many held-out pairs, and how many rows of X, are kept to say how far a translation can be trusted."""
+
+    pairs: Count
+    seen: Count
+
+
+@dataclass(frozen=True)
 class Approximate:
     """How often candidates gave the exact answer (a `CandidateRecall`), and the same in words."""
 
@@ -107,6 +116,8 @@ class RunDescription:
     mean_norm_y: Length
     history: tuple[Step, ...]
     queries: Queries | None = None
+    trust: TrustSizes | None = None
+    score_offsets: ScoreOffsets | None = None
     approximate: Approximate | None = None
     limit: Count | None = None
     timings: dict[str, float] = field(default_factory=dict)

@@ -37,6 +37,9 @@ MAPS = "map.safetensors"
 MAX_CORRELATION = 0.99
 """Larger correlations of a pair model are not believed when it is fitted."""
 
+TRUST = "trust_"
+"""How the names of the arrays begin that say how far a translation can be trusted."""
+
 _ANCHORS, _MATCH, _MODEL = "anchors.safetensors", "match.safetensors", "model.safetensors"
 _FILES = {NAME, SUMS, *HEADERS, _ANCHORS, MAPS, _MATCH, _MODEL}
 RUN_FILES = frozenset(_FILES - {SUMS})
@@ -126,11 +129,11 @@ def read_run(folder: Path) -> RunContents:
 
 
 def read_translation(folder: Path) -> tuple[RunDescription, Arrays, dict[str, Map]]:
-    """What translating needs of a run folder: its description, the centers, and the maps by name."""
+    """What translating needs of a run folder: its description, the centers, what trust rests on, the maps by name."""
     _, run = read_description(folder)
     require_unchanged(folder, {NAME, MAPS})
-    centers = read_arrays(folder / MAPS, {n: a for n, a in _expected(run)[MAPS].items() if n.startswith("center")})
-    return run, centers, _read_maps(folder, run)
+    needed = {n: a for n, a in _expected(run)[MAPS].items() if n.startswith(("center", TRUST))}
+    return run, read_arrays(folder / MAPS, needed), _read_maps(folder, run)
 
 
 def changed_files(folder: Path, files: Collection[str] = RUN_FILES) -> dict[str, str]:
@@ -195,6 +198,17 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{value!r} cannot be stored in run.json")
 
 
+def _trust_arrays(run: RunDescription) -> dict[str, Array]:
+    sizes, counts = run.trust, run.counts
+    assert sizes is not None
+    return {
+        f"{TRUST}pairs": between(1, sizes.pairs, counts.dim_x),
+        f"{TRUST}margins": between(2, sizes.pairs),
+        f"{TRUST}seen": between(1, sizes.seen, counts.dim_x),
+        f"{TRUST}directions": Array((counts.dim_x, counts.effective_dims)),
+    }
+
+
 def _expected(run: RunDescription) -> dict[str, dict[str, Array]]:
     """The arrays in each file, but those of the maps."""
     counts = run.counts
@@ -220,6 +234,7 @@ def _expected(run: RunDescription) -> dict[str, dict[str, Array]]:
         MAPS: {
             **({"center_x": between(1, dx), "center_y": between(1, dy)} if centered else {}),
             **({"center_query": between(1, dx), "center_query_target": between(1, dy)} if run.queries else {}),
+            **(_trust_arrays(run) if run.trust else {}),
             **({"whitening_x": Array((dx, dx)), "whitening_y": Array((dy, dy))} if whitened else {}),
         },
         _MATCH: {

@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 
 from kedge.errors import InputError
 from kedge.models.maps.protocol import Map
+from kedge.models.translation_trust import TrustEvidence
 from kedge.models.translator import Normaliser, TranslationStep, Translator
+from kedge.runs.description import RunDescription
 from kedge.runs.exported import is_exported, read_exported
-from kedge.runs.folder import read_translation
+from kedge.runs.folder import TRUST, read_translation
 
 Scale = Literal["unit", "raw"]
 Kind = Literal["text", "query"]
@@ -35,23 +37,50 @@ def load_translator(
     require_scale(scale)
     if is_exported(Path(folder)):
         return _load_exported(Path(folder), back=back, scale=scale, kind=kind)
-    run, centers, maps = read_translation(Path(folder))
+    return _translator(*read_translation(Path(folder)), back=back, scale=scale, kind=kind)
+
+
+def load_both_translators(folder: str | Path, *, scale: Scale = "unit") -> tuple[Translator, Translator]:
+    """What translates vectors of X into Y, and what translates queries of X: of their own kind, if the run knows one,
+    otherwise the same; the run is read once.
+    """
+    require_scale(scale)
+    if is_exported(Path(folder)):
+        translator = _load_exported(Path(folder), back=False, scale=scale, kind="text")
+        return translator, translator
+    run, arrays, maps = read_translation(Path(folder))
+    texts = _translator(run, arrays, maps, scale=scale)
+    return texts, texts if run.queries is None else _translator(run, arrays, maps, scale=scale, kind="query")
+
+
+def evidence_of(arrays: Mapping[str, NDArray[np.float32]]) -> TrustEvidence | None:
+    """What trust in translations from X rests on, of the arrays that a run keeps, if it keeps such."""
+    kept = {name.removeprefix(TRUST): array for name, array in arrays.items() if name.startswith(TRUST)}
+    return TrustEvidence(**kept) if kept else None
+
+
+def _translator(
+    run: RunDescription,
+    arrays: Mapping[str, NDArray[np.float32]],
+    maps: Mapping[str, Map],
+    *,
+    back: bool = False,
+    scale: Scale,
+    kind: Kind = "text",
+) -> Translator:
+    """The translator of what was read of a run folder."""
     require_kind(kind, back=back, known=run.queries is not None)
     dims = {"x": run.counts.dim_x, "y": run.counts.dim_y}
-    sides = {side: Normaliser(centers.get(f"center_{side}", np.zeros(dim, np.float32))) for side, dim in dims.items()}
+    sides = {side: Normaliser(arrays.get(f"center_{side}", np.zeros(dim, np.float32))) for side, dim in dims.items()}
     source, target = ("y", "x") if back else ("x", "y")
     step = TranslationStep(sides[source], maps["map_back" if back else "map"], sides[target])
     if kind == "query":
-        step = query_step(centers, maps["map_query"])
+        step = query_step(arrays, maps["map_query"])
     mean_norms = {"x": run.mean_norm_x, "y": run.mean_norm_y}
-    return Translator((step,), mean_norms[target] if scale == "raw" else 1.0)
-
-
-def load_query_translator(folder: str | Path, *, scale: Scale = "unit") -> Translator:
-    """What translates queries of X into Y: of their own kind, if the run knows one, otherwise as all vectors of X."""
-    path = Path(folder)
-    knows_queries = not is_exported(path) and read_translation(path)[0].queries is not None
-    return load_translator(path, scale=scale, kind="query" if knows_queries else "text")
+    length = mean_norms[target] if scale == "raw" else 1.0
+    offsets = run.score_offsets
+    offset = None if offsets is None else offsets.to_x if back else offsets.to_y
+    return Translator((step,), length, None if back else evidence_of(arrays), offset)
 
 
 def query_step(centers: Mapping[str, NDArray[np.float32]], map: Map) -> TranslationStep:

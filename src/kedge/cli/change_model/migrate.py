@@ -120,7 +120,14 @@ def run(arguments: argparse.Namespace) -> int:
                 on_progress=on_progress,
                 on_check=on_check,
             )
-        return _print_result(arguments, result, target, time.perf_counter() - began)
+        code = _print_result(arguments, result, target, time.perf_counter() - began)
+        offset = origin.get("score_offset")
+        if offset is not None:
+            note(
+                f"if you add rows with {arguments.mark} = native, add {offset:+.4f} to the cosine of those with "
+                f"{arguments.mark} = translated, so that neither kind crowds out the other"
+            )
+        return code
 
 
 def _require_ok(discovery: AnchorDiscovery, *, ignore_verdict: bool) -> None:
@@ -140,6 +147,11 @@ def _translation(discovery: AnchorDiscovery, arguments: argparse.Namespace) -> T
     return partial(discovery.translate, back=arguments.back, scale=arguments.scale)
 
 
+def _score_offset(arguments: argparse.Namespace, discovery: AnchorDiscovery) -> float | None:
+    """What translated rows are owed in an index that native ones are added to."""
+    return discovery.translator(back=arguments.back).score_offset
+
+
 def _note(arguments: argparse.Namespace, discovery: AnchorDiscovery, source: str) -> dict[str, Any]:
     """What the target says of its vectors, so that nobody mixes them with others."""
     import hashlib
@@ -151,7 +163,7 @@ def _note(arguments: argparse.Namespace, discovery: AnchorDiscovery, source: str
     state = (discovery.map_back_ if arguments.back else discovery.map_).state()
     digest = hashlib.sha256(b"".join(state[name].tobytes() for name in sorted(state)))
     duplicates = {} if arguments.on_duplicate == "refuse" else {"on_duplicate": arguments.on_duplicate}
-    marked = {"mark": arguments.mark} if arguments.mark else {}
+    marked = {"mark": arguments.mark, "score_offset": _score_offset(arguments, discovery)} if arguments.mark else {}
     return (
         duplicates
         | marked

@@ -48,6 +48,11 @@ Needs kedge[serve].""",
     )
     add_direction_and_scale(parser)
     parser.add_argument(
+        "--trust",
+        action="store_true",
+        help="add `trust` and `familiarity` to each embedding (clients can fall back)",
+    )
+    parser.add_argument(
         "--timeout", metavar="S", type=positive, default=60, help="seconds that upstream has for an answer (60)"
     )
     parser.add_argument(
@@ -75,10 +80,15 @@ def run(arguments: argparse.Namespace) -> int:
             f"--host {arguments.host}: others could use it, and your upstream; name the variable of a key that they "
             "must send with --client-key-env"
         )
-    translator = load_translator(arguments.run_folder, back=arguments.back, scale=arguments.scale)
+    translator = load_translator(arguments.run_folder, back=arguments.back, scale=arguments.scale, kind=arguments.kind)
+    if arguments.trust and translator.evidence is None:
+        raise InputError(
+            f"--trust: {arguments.run_folder} does not say how far its translations can be trusted; a run folder does, "
+            "from X to Y, if at least 40 pairs could be held out"
+        )
     _note_verdict(arguments.run_folder)
     limits = Limits(arguments.max_bytes, arguments.max_inputs, arguments.max_requests)
-    server = EmbeddingServer(translator, upstream, limits, client_key)
+    server = EmbeddingServer(translator, upstream, limits, client_key, trust=arguments.trust)
     listener = _listen(arguments.host, arguments.port)
     address = f"http://{arguments.host}:{listener.getsockname()[1]}/v1"
     dim_in, dim_out = translator.dims

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kedge.cli.arguments import FORMATS, add_command, add_limit, add_output, add_run, space_name
@@ -10,9 +11,13 @@ from kedge.cli.use.ends import add_ends, refuse_ends, required_ends
 
 if TYPE_CHECKING:
     from kedge.estimators import AnchorDiscovery
+    from kedge.models.translation_trust import Trust
+    from kedge.spaces import Embeddings
 
 # Mean lengths within this of 1 are unit length.
 _TOLERANCE = 0.01
+# What a service might require before it relies on a translation.
+_TRUSTED, _FAMILIAR = 0.9, 0.02
 
 
 def add_parser(commands: Any) -> None:
@@ -27,16 +32,22 @@ def add_parser(commands: Any) -> None:
   kedge translate RUN queries.npy -o queries-in-y.npy --scale raw    for an index of Y by distance
   kedge translate RUN queries.npy -o queries-in-y.npy --kind query   as the run translates queries
   kedge translate RUN y-queries.npy -o queries-in-x.npy --back       from Y to X
+  kedge translate RUN queries.npy -o queries-in-y.npy --trust trust.tsv     and how far to trust each
   kedge translate RUN q.npy --from bge --to minilm -o out.npy        of a run by `kedge unite`
 
 --scale unit is for an index that compares by cosine, or by inner product over vectors of unit length.
 --scale raw is for an index that compares by distance (L2) over vectors as they are.
---kind query is for runs that were given queries (`kedge discover --queries`).""",
+--kind query is for runs that were given queries (`kedge discover --queries`).
+--trust writes for each vector the probability that its own text is among the first ten of Y, and its familiarity: the
+share of X's rows that resemble the others no more than it does. Where either is low, a service should fall back.""",
     )
     add_run(parser)
     parser.add_argument("file", metavar="FILE", type=space_name, help=f"vectors of X, with --back of Y: {FORMATS}")
     add_output(parser)
     add_direction_and_scale(parser)
+    parser.add_argument(
+        "--trust", metavar="FILE", type=Path, help="write key, probability, familiarity of each vector of X (TSV)"
+    )
     add_ends(parser)
     add_limit(parser)
 
@@ -57,14 +68,19 @@ def add_direction_and_scale(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Translate and write."""
-    from kedge.cli.output_files import require_free_space, write_derived
+    from kedge.cli.output_files import require_free, require_free_space, write_derived
+    from kedge.errors import InputError
     from kedge.estimators import load
     from kedge.many.common_space import CommonSpace
     from kedge.runs.description import holds_common_space
     from kedge.spaces import read_embeddings
 
     require_free_space(arguments)
+    if arguments.trust:
+        require_free(arguments, "trust")
     if holds_common_space(arguments.run_folder):
+        if arguments.trust:
+            raise InputError("--trust: is known for runs of two spaces only; omit it")
         source, target = required_ends(arguments)
         common = CommonSpace.load(arguments.run_folder)
         space = read_embeddings(arguments.file, limit=arguments.limit)
@@ -75,7 +91,31 @@ def run(arguments: argparse.Namespace) -> int:
     space = read_embeddings(arguments.file, limit=arguments.limit)
     vectors = discovery.translate(space, back=arguments.back, scale=arguments.scale, kind=arguments.kind)
     note_length(discovery, arguments)
+    if arguments.trust:
+        if arguments.back:
+            raise InputError("--trust: is about vectors of X, and --back translates those of Y; omit one of the two")
+        _write_trust(arguments.trust, space, discovery.trust(space, kind=arguments.kind))
     return write_derived(arguments, space, vectors, "translated vectors")
+
+
+def _write_trust(path: Path, space: Embeddings, trust: Trust) -> None:
+    """One line per vector; and how many of them a service would fall back for."""
+    from kedge.cli.output import note
+    from kedge.spaces.pairs import write_table
+    from kedge.spaces.writing.atomic import atomic_path
+
+    figures = zip(space.keys, trust.probability.tolist(), trust.familiarity.tolist(), strict=True)
+    with atomic_path(path) as temporary:
+        write_table(
+            temporary,
+            ("key", "probability", "familiarity"),
+            ((str(key), f"{probability:.4f}", f"{familiarity:.4f}") for key, probability, familiarity in figures),
+        )
+    doubtful = int(((trust.probability < _TRUSTED) | (trust.familiarity < _FAMILIAR)).sum())
+    note(
+        f"{path}: {doubtful} of {len(space)} translations are doubtful (probability below {_TRUSTED}, or familiarity "
+        f"below {_FAMILIAR})"
+    )
 
 
 def note_length(discovery: AnchorDiscovery, arguments: argparse.Namespace) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial, reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -52,6 +52,15 @@ class Centers:
     y: Tensor | None
 
 
+class HeldOutMargins(NamedTuple):
+    """Rows (t,) of the source, each translated by a map that had not seen its pair, and by how much (t,) the similarity
+    of its own partner is above what it takes to be among the ten nearest of all rows.
+    """
+
+    rows: Tensor
+    margins: Tensor
+
+
 @dataclass(frozen=True)
 class ChosenMap:
     """A map, its family, a label that says more, and how a search with it does on pairs it was not fitted to.
@@ -68,10 +77,11 @@ class ChosenMap:
     overlap: float | None = None
     tested: int = 0
     by_known: bool = False
+    margins: HeldOutMargins | None = None
 
     @property
     def description(self) -> dict[str, Any]:
-        """All but the map."""
+        """All but the map and what it was tested on."""
         scores = {"mrr": self.mrr, "overlap": self.overlap, "tested": self.tested, "by_known": self.by_known}
         return {"family": self.family, "kind": self.label, **scores}
 
@@ -129,6 +139,7 @@ def choose_map(
     courses_soft = [] if soft is None else [_SoftCourse(problem, of_known, w * soft) for w in _SOFT_WEIGHTS]
 
     scores: dict[tuple[int, str], list[Tensor]] = {}
+    tested_rows: list[Tensor] = []
     trials = 0
     everything: list[_Course | _SoftCourse] = [*courses, *courses_soft]
     for index in range(_FOLDS):
@@ -139,14 +150,16 @@ def choose_map(
         for number, course in enumerate(everything):
             for found in course.maps(index, families):
                 scores.setdefault((number, found.label), []).append(trial.scores(found.map))
+        tested_rows.append(rows_x[inside])
         trials += len(inside)
     if trials < _MIN_TESTED:
         return ChosenMap(refined.refined_map(courses[-1].moments(None)), refined.FAMILY, refined.FAMILY)
-    means = {which: torch.cat(found, dim=1).mean(dim=1) for which, found in scores.items()}
+    means = {which: torch.cat(found, dim=1)[:2].mean(dim=1) for which, found in scores.items()}
     number, label = max(means, key=lambda which: float(means[which].sum()))
     mrr, overlap = means[number, label].tolist()
     best = next(found for found in everything[number].maps(None, families) if found.label == label)
-    return ChosenMap(best.map, best.family, best.label, mrr, overlap, trials, certain)
+    held_out = HeldOutMargins(torch.cat(tested_rows), torch.cat(scores[number, label], dim=1)[2].float())
+    return ChosenMap(best.map, best.family, best.label, mrr, overlap, trials, certain, held_out)
 
 
 def _moments_by_fold(problem: Problem, rows_x: Tensor, rows_y: Tensor, fold: Tensor) -> list[Moments]:
@@ -236,6 +249,7 @@ class _Trial:
     center: Tensor | None
     partners_nearest: Tensor
     budget: int
+    share: float
 
     @classmethod
     def from_pairs(
@@ -246,20 +260,31 @@ class _Trial:
         index = _raw(problem.take_y(drawn), center)
         partners = torch.searchsorted(drawn, rows_y)
         nearest = _nearest(index[partners], index, problem.budget)
-        return cls(problem.take_x(rows_x), index, partners, center, nearest, problem.budget)
+        return cls(
+            problem.take_x(rows_x), index, partners, center, nearest, problem.budget, len(drawn) / len(problem.y)
+        )
 
     def scores(self, candidate: Map) -> Tensor:
-        """Reciprocal ranks of the partners, and overlaps with what they would find (2, t)."""
+        """Reciprocal ranks of the partners, overlaps with what they would find, and margins of the partners (3, t).
+
+        A margin is by how much the similarity of the partner is above that of the tenth best of all other rows of Y;
+        where the index is a sample of those, of the row that is as far up in the sample.
+        """
+        place = min(max(1, round(NEIGHBOURS * self.share)), len(self.index) - 1)
         queries = _raw(on_tensors(candidate, self.queries), self.center)
         parts = []
         for rows, similarity in row_blocks(queries, self.index, self.budget):
             theirs = self.partners_nearest[rows]
-            nearest = similarity.topk(theirs.shape[1], dim=1).indices
+            best = similarity.topk(min(NEIGHBOURS + 1, len(self.index)), dim=1)
+            nearest = best.indices[:, : theirs.shape[1]]
             shared = (nearest[:, :, None] == theirs[:, None, :]).any(dim=2).double().mean(dim=1)
             # Counted in place: the sum of a mask would hold it once more as integers, twice as large as the block.
             own = similarity.gather(1, self.partners[rows, None])
+            # Where the partner is among the best itself, all others move up by one.
+            above = own >= best.values[:, place - 1 : place]
+            margin = own - torch.where(above, best.values[:, place : place + 1], best.values[:, place - 1 : place])
             rank = similarity.gt_(own).sum(dim=1) + 1
-            parts.append(torch.stack([1 / rank.double(), shared]))
+            parts.append(torch.stack([1 / rank.double(), shared, margin.squeeze(1).double()]))
         return torch.cat(parts, dim=1)
 
 

@@ -47,6 +47,8 @@ _BACKLOG = 400
 _CHUNK = 2**16
 # Connections are watched by one thread and cost no other; these are for answers, of which one keeps a core busy.
 _THREADS = 8
+ANSWERING = "kedge answers"
+"""The name of such a thread."""
 
 
 class Request(NamedTuple):
@@ -225,7 +227,7 @@ class Server:
                 with suppress(RuntimeError):  # the server has ended
                     self._loop.call_soon_threadsafe(partial(_keep, promise, answered))
 
-            threading.Thread(target=answer, daemon=True).start()
+            threading.Thread(target=answer, name=ANSWERING, daemon=True).start()
             return await promise
 
 

@@ -26,15 +26,17 @@ MIN_COMMON = 10
 
 # Numbers of unit vectors that differ by less are equal but for the last bits of float32.
 _SAME = 2e-6
-# Cosine of a row with itself after rounding to 16 or 8 bits, or by a model whose weights were; far above what other
-# texts or other training leave.
+# Cosine of a row with itself after rounding to 16 or 8 bits, or by a model whose weights were rounded to 8.
 _PRECISE = 0.98
+# By a model whose weights were rounded to 4 bits, or whose layers are: about the means on average, and for 99 %
+# of the items as it is.
+_COARSE, _COARSE_LOW = 0.9, 0.8
+# Rounding moves items in as many directions as there are, which the mean does not foresee; training in a few.
+_MIN_BREADTH, _MAX_COMMON = 0.8, 0.5
 # An item whose cosine is below this has another vector, not a rounded one.
 _MOVED = 0.95
 # The same for vectors that have so few different numbers that they must have been quantised: binary ones keep signs.
 _QUANTISED, _MAX_LEVELS = 0.6, 256
-# Differences that a linear function of the vectors foresees to this degree are no noise of rounding.
-_MAX_FORESEEN = 0.25
 # Agreement of all cosines between items, which no rotation changes.
 _ROTATED = 0.99
 # Cosine of a row with itself about the means of both sets: a fine-tuned model keeps at least this of its directions.
@@ -145,7 +147,7 @@ def _rows(space: Embeddings, keys: list[Key]) -> NDArray[np.float32]:
 def _of_all(raw_a: Rows, raw_b: Rows, a: Rows, b: Rows, figures: dict[str, Any]) -> DriftVerdict:
     if np.quantile(np.abs(a - b).max(axis=1), 0.99) <= _SAME:
         return "same"
-    if figures["cosine_low"] >= _PRECISE and _foreseen(a, b) < _MAX_FORESEEN:
+    if figures["centered_cosine"] >= _COARSE and figures["cosine_low"] >= _COARSE_LOW and _is_rounding(a, b):
         return "same but for precision"
     if _is_quantised_form(raw_a, raw_b) or _is_quantised_form(raw_b, raw_a):
         return "same but for precision"
@@ -222,23 +224,23 @@ def _rotation_cosine(a: Rows, b: Rows) -> float | None:
     return float(np.einsum("ij,ij->i", turned, b[~fitted]).mean())
 
 
-def _foreseen(a: Rows, b: Rows) -> float:
-    """The share of the difference that its mean and a linear map of A foresee, on items that were not used to fit.
+def _is_rounding(a: Rows, b: Rows) -> bool:
+    """Whether items moved as rounding moves them, of vectors or of weights: each in a direction of its own.
 
-    Rounding is foreseen by nothing; training moves items of one kind in one direction. With few items for each
-    dimension only the mean can be asked.
+    Training, even of a few steps, or of low rank, moves them along a few directions, or all in one.
     """
-    difference = (b - a).astype(np.float64)
-    fitted = np.random.default_rng(0).permutation(len(a)) < len(a) // 2
-    left = difference[~fitted] - difference[fitted].mean(axis=0)
-    if fitted.sum() >= _MIN_ROWS_PER_DIM * a.shape[1]:
-        mean = a[fitted].mean(axis=0, dtype=np.float64)
-        known = a[fitted] - mean
-        ridge = known.T @ known + 1e-2 * len(known) / a.shape[1] * np.eye(a.shape[1])
-        slope = np.linalg.solve(ridge, known.T @ (difference[fitted] - difference[fitted].mean(axis=0)))
-        left = left - (a[~fitted] - mean) @ slope
-    total = float(np.square(difference[~fitted]).sum())
-    return 1 - float(np.square(left).sum()) / total if total > 0 else 0.0
+    drawn = np.sort(np.random.default_rng(0).permutation(len(a))[:_SAMPLE])
+    difference = b[drawn] - a[drawn]
+    common = float(np.square(difference.mean(axis=0)).sum() / max(np.square(difference).sum(axis=1).mean(), 1e-30))
+    return common < _MAX_COMMON and _breadth(difference) >= _MIN_BREADTH * _breadth(a[drawn])
+
+
+def _breadth(rows: Rows) -> float:
+    """In how many directions rows (n, d) vary about their mean: the participation ratio of their variances."""
+    centered = (rows - rows.mean(axis=0)).astype(np.float64)
+    gram = centered.T @ centered if len(centered) > centered.shape[1] else centered @ centered.T
+    total = float(np.square(gram).sum())
+    return float(np.trace(gram)) ** 2 / total if total > 0 else 0.0
 
 
 def _is_quantised_form(fine: Rows, coarse: Rows) -> bool:
@@ -309,11 +311,12 @@ def _reason(verdict: DriftVerdict, figures: dict[str, Any]) -> str:
     family = f" Of one family, perhaps: about the means the cosine is {kept:.2f}." if kept > _RELATED else ""
     return {
         "same": "Every item has the vector it had.",
-        "same but for precision": f"Rounded, quantised, or hardly trained further: cosine {cosine:.4f}, {neighbours}.",
+        "same but for precision": f"Rounded or quantised, the vectors or the model's weights: cosine {cosine:.4f}, "
+        f"{neighbours}.",
         "shuffled": "The same vectors, but under other keys.",
         "rotated": f"All angles between items are as before (correlation {pairwise:.4f}), but coordinates are not: "
         f"cosine {cosine:.2f}. A rotation brings one onto the other.",
-        "fine-tuned": f"Trained further, coarsely quantised weights, or other input such as a prefix: most directions "
-        f"are kept, cosine {cosine:.3f}, {neighbours}.",
+        "fine-tuned": f"Trained further, or other input such as a prefix: most directions are kept, cosine "
+        f"{cosine:.3f}, {neighbours}.",
         "another model": f"The coordinates mean something else: cosine {cosine:.3f}, {neighbours}.{family}",
     }[verdict]
