@@ -29,11 +29,10 @@ def required_ends(arguments: argparse.Namespace) -> tuple[str, str]:
     return arguments.source, arguments.target
 
 
-def refuse_ends(arguments: argparse.Namespace) -> None:
+def refuse_ends(arguments: argparse.Namespace, source: str = "source", target: str = "target") -> None:
     """A run of two spaces has no names to choose from."""
     from kedge.errors import InputError
 
-    for option in ("source", "target"):
+    for option, name in ((source, "--from"), (target, "--to")):
         if getattr(arguments, option) is not None:
-            name = {"source": "--from", "target": "--to"}[option]
             raise InputError(f"{name}: {arguments.run_folder} is a run of two spaces, from X to Y; omit it")
