@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import combinations
 
 import numpy as np
@@ -287,8 +288,14 @@ def test_a_run_of_many_translates_projects_and_searches(folder, spaces, common, 
         (("project", "run", "z", "a.npz", "-o", "new.npz"), "no space 'z'"),
         (("report", "run", "a.npz", "b.npz", "-o", "new.html"), "needs all of its members; also give that of c"),
         (("report", "run", "a.npz", "seeds.npz", "-o", "new.html"), "no such file"),
-        (("evaluate", "run", "a.npz", "b.npz", "--gold", "seeds.tsv"), "holds a common space"),
-        (("export", "run", "-o", "new.npz"), "holds a common space"),
+        (("lexicon", "run", "a.npz", "b.npz", "-o", "new.tsv"), "holds a common space"),
+        (("export", "run", "-o", "new.npz"), "name two of them by --from and --into"),
+        (("export", "run", "-o", "new.npz", "--from", "a", "--into", "a"), "both 'a'"),
+        (("export", "run", "a.npz", "b.npz", "-o", "new.parquet"), "embedding-atlas shows two"),
+        (("compare", "run"), "at least two runs"),
+        (("compare", "run", "run"), "is the same run"),
+        (("evaluate", "run", "a.npz", "seeds.tsv", "--gold", "keys"), "seeds.tsv"),
+        (("search", "run", "a.npz", "b.npz", "i0", "--from", "a"), "numbers per row, common coordinates"),
         (("unite", "a.npz", "a.npz", "-o", "new-run"), "is called 'a' already"),
         (("unite", "a.npz", "-o", "new-run"), "one space is alone"),
         (("unite", "a.npz", "b.npz", "-o", "run"), "already exists"),
@@ -467,3 +474,59 @@ def test_a_member_leaves_on_the_command_line(folder, spaces, common, tmp_path, c
     assert "no space 'z'" in capsys.readouterr().err
     assert main(["unite", "a", "b", "--remove", str(folder / "run"), "-o", str(tmp_path / "none")]) == 2
     assert "needs two members" in capsys.readouterr().err
+
+
+# -- looking at it, and handing it on ----------------------------------------------------------------
+
+
+def test_every_two_members_are_evaluated(folder, capsys):
+    assert run(folder, "evaluate", "run", "b.npz", "a.npz", "c.npz", "--gold", "keys", "--device", "cpu", "--json") == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert [(one["first"], one["second"]) for one in shown["pairs"]] == list(combinations(NAMES, 2))
+    for one in shown["pairs"]:
+        assert one["queries"] == 390 - 15
+        assert one["shared"]["p_at_1"] > 0.95
+        assert one["map"]["p_at_1"] > 0.9
+        assert one["pairs_precision"] > 0.95
+        assert one["pairs_recall"] > 0.95
+    assert run(folder, "evaluate", "run", "a.npz", "b.npz", "--gold", "seeds.tsv", "--device", "cpu") == 2
+    assert "must name two spaces or more" in capsys.readouterr().err  # a column of one that is not given
+    write_table(folder / "gold.tsv", ("b", "a"), [(f"i{row}",) * 2 for row in range(10, 18)])
+    assert run(folder, "evaluate", "run", "a.npz", "b.npz", "--gold", "gold.tsv", "--device", "cpu") == 0
+    assert re.search(r"a, b\s+3\s+1\.000", capsys.readouterr().out)  # the others of the eight are seeds
+
+
+def test_a_run_of_many_is_exported(folder, spaces, common, capsys):
+    assert run(folder, "export", "run", "--from", "b", "--into", "c", "-o", "b-to-c.npz") == 0
+    assert "translation of b to c" in capsys.readouterr().out
+    translate = kedge.load_translator(folder / "b-to-c.npz")
+    expected = common.translate(spaces["b"], source="b", target="c")
+    assert np.allclose(translate(spaces["b"].vectors), expected, atol=1e-4)
+    assert run(folder, "export", "run", "--to", "pairs", "-o", "groups.tsv") == 0
+    assert (folder / "groups.tsv").read_text() == (folder / "run" / "groups.tsv").read_text()
+    assert run(folder, "export", "run", "--to", "pairs", "--from", "a", "--into", "c", "-o", "two.tsv") == 0
+    lines = (folder / "two.tsv").read_text().splitlines()
+    assert lines[0] == "probability\ta\tc"
+    assert len(lines) - 1 == (common.match("a", "c") >= 0).sum()
+
+
+def test_runs_of_many_are_compared(folder, common, run_files, tmp_path, capsys):
+    changed = CommonSpace.load(folder / "run").without("c")
+    rows = changed.groups_[:, 0].copy()
+    changed.groups_[:10, 1] = np.roll(changed.groups_[:10, 1], 1)
+    assert np.array_equal(rows, changed.groups_[:, 0])
+    changed.group_keys_ = [
+        (keys[0], changed.group_keys_[(place - 1) % 10][1]) if place < 10 else keys
+        for place, keys in enumerate(changed.group_keys_)
+    ]
+    changed.save(tmp_path / "changed")
+    assert main(["compare", str(folder / "run"), str(tmp_path / "changed"), "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["trusted"] == str(folder / "run")
+    same, contradicted, unknown = shown["agreements"][1][0]
+    assert (contradicted, unknown) == (10, 0)
+    assert same == (common.match("a", "b") >= 0).sum() - 10
+    assert main(["compare", str(folder / "run"), str(tmp_path / "changed")]) == 0
+    assert "Trust" in capsys.readouterr().out
+    assert main(["compare", str(folder / "run"), run_files[0]]) == 2
+    assert "compare runs of the same kind" in capsys.readouterr().err
