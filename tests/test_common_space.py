@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -339,6 +340,26 @@ def test_the_page_shows_all_spaces_side_by_side(folder, spaces, common):
     assert np.abs(first - first.mean(axis=1, keepdims=True)).max() < 0.3  # one item lies at one place in all panels
     assert "recognised" in page
     assert "come back" in page
+    assert set(data["near"]) == {f"{s},{t}" for s in range(3) for t in range(3) if s != t}
+    hits = [near[0] == group for group, near in enumerate(data["near"]["0,2"][:200]) if near]
+    assert np.mean(hits) > 0.9  # from a, the likeliest row of c is that of its group
+
+
+def test_the_page_marks_pairs_whose_loops_do_not_close(spaces, common, tmp_path):
+    pytest.importorskip("plotly")
+    from kedge.report import write_common_page
+
+    write_common_page(tmp_path / "closed.html", common, spaces)
+    assert "does not close" not in (tmp_path / "closed.html").read_text()
+    broken = CommonSpace.load(_saved(common, tmp_path / "run"))
+    broken.health_ = replace(broken.health_, loops=(replace(common.health_.loops[0], closed=False),))
+    write_common_page(tmp_path / "broken.html", broken, spaces)
+    assert (tmp_path / "broken.html").read_text().count("a loop over it does not close") == 6
+
+
+def _saved(common, folder):
+    common.save(folder)
+    return folder
 
 
 def test_keys_cannot_break_out_of_the_page(spaces, tmp_path, common):
