@@ -275,7 +275,8 @@ def run_loops(data: Path, rows: int | None, states: range, device: str) -> dict[
     print(
         "\n| triangle | shared | wrong seeds | worst pair right | back | chains | kept |\n|---|---|---|---|---|---|---|"
     )
-    rows, cases = rows or 1500, []
+    rows = rows or 1500
+    cases: list[dict[str, Any]] = []
     for state in states:
         for kind, files in (("words", WORDS), ("texts", dict(list(TEXTS.items())[1:]))):
             everything = vectors_by_key(data, files)
