@@ -8,21 +8,26 @@ through   2,000 rows of each text encoder, half of them shared, no seeds: pairs 
 disjoint  nothing in common between any two but 15 seeds: rows that neither side has seen, brought to their counterpart
 stranger  one member more, of noise or of another kind of items: is it named, and are the others as they are without it?
 ten       ten spaces, subsets and noisy rotations of the four text encoders: time and memory
-loops     triangles that are right, and some in which a pair is wrong: AUROC of the share of rows that come back
+loops     triangles of separate runs, from right seeds and from wrong ones: AUROC of the share of rows that come back
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from kedge import AnchorDiscovery, CommonSpace, Embeddings, read_embeddings
+from kedge.estimators.devices import load_space
+from kedge.many.numerics.loops import close_loop
+from kedge.many.pairwise import PairOutcome, align_alone
+from kedge.solving.steps import Log
 from setting import add_data_option, auroc, describe_machine, new_parser, peak_megabytes, write_json
 
 TEXTS = {name: f"texts/{name}.npz" for name in ("minilm-en", "bge-en", "me5-en", "me5-fr")}
@@ -32,6 +37,9 @@ WORDS = {
     "fasttext": "words/fasttext-wiki-300.npz",
 }
 FREQUENT, SEEDS, UNSEEN = 10_000, 15, 2000
+RIGHT = 0.3
+"""A pair of which a smaller share of the rows is right is wrong."""
+
 Matrix = NDArray[np.float32]
 Items = dict[str, list[str]]
 Spaces = dict[str, Embeddings]
@@ -44,12 +52,14 @@ def main() -> None:
     parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
     parser.add_argument("--rows", type=int, help="rows per space (as each part says)")
     parser.add_argument("--states", type=int, default=1, help="random states per case (1)")
+    parser.add_argument("--first-state", type=int, default=0, help="the first of them (0)")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     results: dict[str, Any] = {"machine": describe_machine(arguments.device)}
     for part in arguments.parts:
-        results[part] = PARTS[part](arguments.data, arguments.rows, arguments.states, arguments.device)
+        states = range(arguments.first_state, arguments.first_state + arguments.states)
+        results[part] = PARTS[part](arguments.data, arguments.rows, states, arguments.device)
         if arguments.out:
             write_json(arguments.out, results)
 
@@ -96,12 +106,12 @@ def matched(common: CommonSpace, spaces: Spaces, first: str, second: str) -> flo
     return 0.0 if found is None else right(spaces, first, second, found)
 
 
-def run_gain(data: Path, rows: int | None, states: int, device: str) -> list[dict[str, Any]]:
+def run_gain(data: Path, rows: int | None, states: range, device: str) -> list[dict[str, Any]]:
     """Rows right, separately and together."""
     print("\n| spaces | seeds | pair | separate | together | gain |\n|---|---|---|---|---|---|")
     results = []
     for kind, files in (("words", WORDS), ("texts", TEXTS)):
-        for state in range(states):
+        for state in states:
             for count in (SEEDS, 0):
                 chance = np.random.default_rng(state)
                 everything = vectors_by_key(data, files)
@@ -128,13 +138,13 @@ def run_gain(data: Path, rows: int | None, states: int, device: str) -> list[dic
     return results
 
 
-def run_through(data: Path, rows: int | None, states: int, device: str) -> list[dict[str, Any]]:
+def run_through(data: Path, rows: int | None, states: range, device: str) -> list[dict[str, Any]]:
     """Pairs that fail alone, half of the rows shared, no seeds."""
     rows = rows or 2000
     print("\n| state | pair | alone | right | together | right |\n|---|---|---|---|---|---|")
     results = []
     everything = vectors_by_key(data, TEXTS)
-    for state in range(states):
+    for state in states:
         chance = np.random.default_rng(state)
         items = common_items(everything, chance)
         shared, rest = items[: rows // 2], items[rows // 2 :]
@@ -155,13 +165,13 @@ def run_through(data: Path, rows: int | None, states: int, device: str) -> list[
     return results
 
 
-def run_disjoint(data: Path, rows: int | None, states: int, device: str) -> list[dict[str, Any]]:
+def run_disjoint(data: Path, rows: int | None, states: range, device: str) -> list[dict[str, Any]]:
     """Nothing in common but the seeds."""
     rows = rows or 3800
     print("\n| state | pair | separate | together |\n|---|---|---|---|")
     results = []
     everything = vectors_by_key(data, TEXTS)
-    for state in range(states):
+    for state in states:
         chance = np.random.default_rng(state)
         items = common_items(everything, chance)
         in_all = set(items)
@@ -193,17 +203,18 @@ def top_1(translate: Callable[[Matrix], Matrix], x: Matrix, y: Matrix) -> float:
     return float(((translate(x) @ index.T).argmax(axis=1) == np.arange(len(x))).mean())
 
 
-def run_stranger(data: Path, rows: int | None, states: int, device: str) -> list[dict[str, Any]]:
+def run_stranger(data: Path, rows: int | None, states: range, device: str) -> list[dict[str, Any]]:
     """A member that does not belong."""
     print("\n| stranger | state | left out | changed rows of the others |\n|---|---|---|---|")
     results = []
     everything = vectors_by_key(data, WORDS)
     images = read_embeddings(data / "images/cifar10-vit-a-128.npz")
-    for state in range(states):
+    for state in states:
+        chance = np.random.default_rng(state)
+        items = common_items(everything, chance)[: rows or 2000]
+        spaces = drawn(everything, dict.fromkeys(WORDS, items), chance)
+        without = together(spaces, items[:SEEDS], device, random_state=state)
         for kind in ("noise", "another topic"):
-            chance = np.random.default_rng(state)
-            items = common_items(everything, chance)[: rows or 2000]
-            spaces = drawn(everything, dict.fromkeys(WORDS, items), chance)
             if kind == "noise":
                 vectors = chance.standard_normal((len(items), 200)).astype(np.float32)
             else:
@@ -211,7 +222,6 @@ def run_stranger(data: Path, rows: int | None, states: int, device: str) -> list
             seeds = items[:SEEDS]
             stranger = Embeddings(chance.permutation(items).tolist(), vectors, kind)
             with_it = together(spaces | {"stranger": stranger}, seeds, device, random_state=state)
-            without = together(spaces, seeds, device, random_state=state)
             changed = [
                 float((with_it.matches_[pair] != found).mean()) if pair in with_it.matches_ else 1.0
                 for pair, found in without.matches_.items()
@@ -222,12 +232,12 @@ def run_stranger(data: Path, rows: int | None, states: int, device: str) -> list
     return results
 
 
-def run_ten(data: Path, rows: int | None, states: int, device: str) -> list[dict[str, Any]]:
+def run_ten(data: Path, rows: int | None, states: range, device: str) -> list[dict[str, Any]]:
     """Ten spaces."""
     print("\n| spaces | rows | seconds | peak MB | spaces MB | left out | mean right |\n|---|---|---|---|---|---|---|")
     results = []
     everything = vectors_by_key(data, TEXTS)
-    for state in range(states):
+    for state in states:
         chance = np.random.default_rng(state)
         items = common_items(everything, chance)
         rows = min(rows or 5000, len(items))
@@ -260,42 +270,73 @@ def run_ten(data: Path, rows: int | None, states: int, device: str) -> list[dict
     return results
 
 
-def run_loops(data: Path, rows: int | None, states: int, device: str) -> dict[str, Any]:
-    """Triangles that are right, and such as have a wrong pair."""
-    print("\n| triangle | seeds | shared | worst pair right | back | chance | map |\n|---|---|---|---|---|---|---|")
-    rows, cases = rows or 1500, []
-    for state in range(states):
+def run_loops(data: Path, rows: int | None, states: range, device: str) -> dict[str, Any]:
+    """Triangles of pairs that were run by themselves, each from right seeds and from wrong ones."""
+    print(
+        "\n| triangle | shared | wrong seeds | worst pair right | back | chains | kept |\n|---|---|---|---|---|---|---|"
+    )
+    rows = rows or 1500
+    cases: list[dict[str, Any]] = []
+    for state in states:
         for kind, files in (("words", WORDS), ("texts", dict(list(TEXTS.items())[1:]))):
             everything = vectors_by_key(data, files)
-            for share, wrong in ((1.0, False), (0.5, False), (1.0, True), (0.1, False)):
-                chance = np.random.default_rng([state, int(10 * share), wrong])
+            for share in (1.0, 0.5, 0.2, 0.1):
+                chance = np.random.default_rng([state, int(10 * share)])
                 items = common_items(everything, chance)
                 shared, rest = items[: int(share * rows)], items[int(share * rows) :]
                 more = rows - len(shared)
                 own = {name: rest[place * more : (place + 1) * more] for place, name in enumerate(files)}
                 spaces = drawn(everything, {name: shared + own[name] for name in files}, chance)
-                seeds = [(key,) * 3 for key in shared[:SEEDS]]
-                if wrong:  # the last space's seeds lead elsewhere
-                    seeds = [(a, b, shared[100 + place]) for place, (a, b, _) in enumerate(seeds)]
-                common = CommonSpace(device=device, random_state=state).fit(spaces, seeds)
-                (loop,) = common.health_.loops
-                worst = min(matched(common, spaces, *pair) for pair in combinations(spaces, 2))
-                name = f"{kind}{', wrong seeds' if wrong else ''}"
-                closure = max(loop.back - loop.chance, 0.0)
-                print(
-                    f"| {name} | {len(seeds)} | {share:g} | {worst:.3f} | {loop.back:.3f} | {loop.chance:.4f} "
-                    f"| {common.health_.map.verdict} |",
-                    flush=True,
-                )
-                cases.append({"case": name, "share": share, "state": state, "worst": worst, "closure": closure})
-    good = [case["closure"] for case in cases if case["worst"] >= 0.3]
-    bad = [case["closure"] for case in cases if case["worst"] < 0.3]
-    score = auroc(good, bad) if good and bad else None
-    print(f"\n{len(good)} right, {len(bad)} wrong; AUROC of loop closure alone {score}")
-    return {"cases": cases, "auroc": score}
+                links = {
+                    (*pair, wrong): one_side(spaces, *pair, shared, wrong, device, state)
+                    for pair in combinations(spaces, 2)
+                    for wrong in (False, True)
+                }
+                a, b, c = spaces
+                for wrong in product((False, True), repeat=3):
+                    sides = [links[a, b, wrong[0]], links[b, c, wrong[1]], links[a, c, wrong[2]]]
+                    loop = close_loop(
+                        (0, 1, 2), sides[0].outcome.link, sides[1].outcome.link, sides[2].outcome.link_back
+                    )
+                    worst = min(side.right for side in sides)
+                    print(
+                        f"| {kind} | {share:g} | {sum(wrong)} | {worst:.3f} | {loop.back:.3f} | {loop.chains} "
+                        f"| {loop.kept:.3f} |",
+                        flush=True,
+                    )
+                    cases.append(
+                        {"kind": kind, "share": share, "state": state, "wrong": sum(wrong), "worst": worst}
+                        | {"closure": loop.closure, "chains": loop.chains, "kept": loop.kept, "closed": loop.closed}
+                    )
+    found = {}
+    for score in ("closure", "kept"):
+        values = [(case["worst"] >= RIGHT, case[score]) for case in cases]
+        good, bad = ([value for right_one, value in values if right_one is label] for label in (True, False))
+        found[score] = auroc(good, bad) if good and bad else None
+    print(f"\n{len(good)} triangles right, {len(bad)} wrong; AUROC {found}")
+    return {"cases": cases, "auroc": found}
 
 
-PARTS: dict[str, Callable[[Path, int | None, int, str], Any]] = {
+class Side(NamedTuple):
+    """A pair of spaces that was run by itself: what came of it, and the share of rows it has right."""
+
+    outcome: PairOutcome
+    right: float
+
+
+def one_side(spaces: Spaces, first: str, second: str, shared: list[str], wrong: bool, device: str, state: int) -> Side:
+    """A pair as `CommonSpace` runs it first, from 15 seeds, or from as many that lead elsewhere."""
+    x, y = (
+        load_space(spaces[name].vectors, torch.device(device), name, center=True, dtype=torch.float32)
+        for name in (first, second)
+    )
+    shift = SEEDS if wrong else 0
+    seeds = np.stack([spaces[first].rows(shared[:SEEDS]), spaces[second].rows(shared[shift : shift + SEEDS])], axis=1)
+    found = align_alone(x, y, torch.from_numpy(seeds), state, Log(None), disjoint=False)
+    return Side(found, right(spaces, first, second, found.partner.cpu().numpy()))
+
+
+PARTS: dict[str, Callable[[Path, int | None, range, str], Any]] = {
     "gain": run_gain,
     "through": run_through,
     "disjoint": run_disjoint,

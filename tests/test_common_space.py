@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -13,6 +15,7 @@ from kedge import CommonSpace, Embeddings, InputError, write_embeddings
 from kedge.cli.main import main
 from kedge.many.seed_tuples import as_seed_tuples, read_seed_tuples
 from kedge.spaces.pairs import write_table
+from kedge.spaces.stores import open_store
 
 NAMES = ("a", "b", "c")
 ROWS, DIM = 400, 24
@@ -286,8 +289,14 @@ def test_a_run_of_many_translates_projects_and_searches(folder, spaces, common, 
         (("project", "run", "z", "a.npz", "-o", "new.npz"), "no space 'z'"),
         (("report", "run", "a.npz", "b.npz", "-o", "new.html"), "needs all of its members; also give that of c"),
         (("report", "run", "a.npz", "seeds.npz", "-o", "new.html"), "no such file"),
-        (("evaluate", "run", "a.npz", "b.npz", "--gold", "seeds.tsv"), "holds a common space"),
-        (("export", "run", "-o", "new.npz"), "holds a common space"),
+        (("lexicon", "run", "a.npz", "b.npz", "-o", "new.tsv"), "holds a common space"),
+        (("export", "run", "-o", "new.npz"), "name two of them by --from and --into"),
+        (("export", "run", "-o", "new.npz", "--from", "a", "--into", "a"), "both 'a'"),
+        (("export", "run", "a.npz", "b.npz", "-o", "new.parquet"), "embedding-atlas shows two"),
+        (("compare", "run"), "at least two runs"),
+        (("compare", "run", "run"), "is the same run"),
+        (("evaluate", "run", "a.npz", "seeds.tsv", "--gold", "keys"), "seeds.tsv"),
+        (("search", "run", "a.npz", "b.npz", "i0", "--from", "a"), "numbers per row, common coordinates"),
         (("unite", "a.npz", "a.npz", "-o", "new-run"), "is called 'a' already"),
         (("unite", "a.npz", "-o", "new-run"), "one space is alone"),
         (("unite", "a.npz", "b.npz", "-o", "run"), "already exists"),
@@ -331,6 +340,26 @@ def test_the_page_shows_all_spaces_side_by_side(folder, spaces, common):
     assert np.abs(first - first.mean(axis=1, keepdims=True)).max() < 0.3  # one item lies at one place in all panels
     assert "recognised" in page
     assert "come back" in page
+    assert set(data["near"]) == {f"{s},{t}" for s in range(3) for t in range(3) if s != t}
+    hits = [near[0] == group for group, near in enumerate(data["near"]["0,2"][:200]) if near]
+    assert np.mean(hits) > 0.9  # from a, the likeliest row of c is that of its group
+
+
+def test_the_page_marks_pairs_whose_loops_do_not_close(spaces, common, tmp_path):
+    pytest.importorskip("plotly")
+    from kedge.report import write_common_page
+
+    write_common_page(tmp_path / "closed.html", common, spaces)
+    assert "does not close" not in (tmp_path / "closed.html").read_text()
+    broken = CommonSpace.load(_saved(common, tmp_path / "run"))
+    broken.health_ = replace(broken.health_, loops=(replace(common.health_.loops[0], closed=False),))
+    write_common_page(tmp_path / "broken.html", broken, spaces)
+    assert (tmp_path / "broken.html").read_text().count("a loop over it does not close") == 6
+
+
+def _saved(common, folder):
+    common.save(folder)
+    return folder
 
 
 def test_keys_cannot_break_out_of_the_page(spaces, tmp_path, common):
@@ -341,3 +370,184 @@ def test_keys_cannot_break_out_of_the_page(spaces, tmp_path, common):
     bad.group_keys_ = [("</script><b>", None), *bad.group_keys_[1:]]
     write_common_page(tmp_path / "page.html", bad, spaces)
     assert "</script><b>" not in (tmp_path / "page.html").read_text()
+
+
+# -- one index for all -------------------------------------------------------------------------------
+
+
+def test_coordinates_by_distance_have_the_order_of_the_likelihood(common, spaces):
+    queries = common.project(spaces["c"], space="c", query=True)
+    documents = np.concatenate([common.project(spaces[name], space=name) for name in NAMES])
+    near_queries = common.project(spaces["c"], space="c", query=True, metric="l2").astype(np.float64)
+    near = np.concatenate([common.project(spaces[name], space=name, metric="l2") for name in NAMES]).astype(np.float64)
+    ratios = queries @ documents.T
+
+    distances = (near_queries**2).sum(axis=1)[:, None] + (near**2).sum(axis=1) - 2 * near_queries @ near.T
+    best = ratios.max(axis=1)
+    chosen = ratios[np.arange(len(ratios)), distances.argmin(axis=1)]
+    assert np.allclose(chosen, best, atol=1e-2)
+    constant = (2 * ratios + distances).astype(np.float64)
+    assert np.ptp(constant, axis=1).max() < 0.05  # of each query the same for documents of all spaces
+    back = common.members_["a"].as_documents(Embeddings(range(len(near)), near.astype(np.float32)))
+    assert np.allclose(back, documents, atol=1e-2)
+    with pytest.raises(InputError, match="metric must be"):
+        common.project(spaces["c"], space="c", metric="cosine")
+
+
+@pytest.mark.parametrize("kind", ["chroma", "lancedb", "sqlite-vec", "parquet"])
+def test_one_store_holds_documents_of_several_encoders(kind, folder, spaces, common, tmp_path, capsys):
+    """Documents of a and b in one store; queries of c are answered by it, with comparable scores."""
+    place = {"sqlite-vec": "all.db#docs", "parquet": "all"}.get(kind, "all#docs")
+    target = f"{kind}:{tmp_path / place}"
+    given = ["--run", str(folder / "run"), "--append", "--mark", "encoder"]
+
+    def migrate(name, *more):
+        return main(["migrate", str(folder / f"{name}.npz"), target, *given, "--from", name, *more])
+
+    code = migrate("a", "--id-prefix", "a/")
+    said = capsys.readouterr()
+    if code == 2 and "pip install" in said.err:
+        pytest.skip(said.err)
+    assert code == 0, said
+    by = "distance" if kind == "sqlite-vec" else "inner product"
+    assert f"search it by {by}" in said.out
+    assert migrate("b", "--id-prefix", "a/") == 2
+    assert "--id-prefix" in capsys.readouterr().err
+    assert migrate("b", "--id-prefix", "b/", "--dry-run") == 0
+    assert f"would add {len(spaces['b'])} rows" in capsys.readouterr().out
+    assert migrate("b", "--id-prefix", "b/") == 0
+    assert f"checked: {len(spaces['b'])} rows on both sides" in capsys.readouterr().out
+    assert migrate("b", "--id-prefix", "b/", "--resume") == 0  # all of them are there
+    capsys.readouterr()
+
+    keys = [f"i{row}" for row in range(100, 130)]
+    search = ["search", str(folder / "run"), str(folder / "c.npz"), target, *keys, "--from", "c", "-k", "2", "--json"]
+    assert main(search) == 0
+    found = json.loads(capsys.readouterr().out)
+    firsts = [found[key][0]["key"][2:] == key for key in keys]
+    both = [{one["key"] for one in found[key]} == {f"a/{key}", f"b/{key}"} for key in keys]
+    assert np.mean(firsts) > 0.9
+    assert np.mean(both) > 0.6
+    exact = common.between("c", "a")
+    ratio = exact.x_.shared(spaces["c"].take(spaces["c"].rows(keys))) @ exact.y_.shared(spaces["a"]).T
+    near = [one["log_likelihood_ratio"] for key in keys for one in found[key] if one["key"] == f"a/{key}"]
+    assert np.median(near) == pytest.approx(np.median(ratio.max(axis=1)), rel=0.2)
+
+    with open_store(target) as store:
+        about = store.describe()
+        payloads = [payload for batch in store.read(500) for payload in batch.payloads]
+    assert about.rows == len(spaces["a"]) + len(spaces["b"])
+    assert {payload["encoder"] for payload in payloads} == {"a", "b"}
+    assert about.metric in {"chroma": ("ip",), "sqlite-vec": ("l2",)}.get(kind, (None, "ip"))
+
+
+def test_a_store_of_common_coordinates_takes_in_a_space_that_joined(folder, spaces, tmp_path, capsys):
+    pytest.importorskip("pyarrow")
+    target = f"parquet:{tmp_path / 'all'}"
+    write_table(tmp_path / "ab.tsv", ("a", "b"), [(f"i{row}",) * 2 for row in range(15)])
+    files = {name: str(folder / f"{name}.npz") for name in NAMES}
+    device = ["--device", "cpu"]
+    first, grown, left = (str(tmp_path / name) for name in ("first", "grown", "left"))
+    assert main(["unite", files["a"], files["b"], "--seeds", str(tmp_path / "ab.tsv"), "-o", first, *device]) == 0
+    assert main(["migrate", files["a"], target, "--run", first, "--from", "a"]) == 0
+    assert main(["unite", files["a"], files["c"], "--add", first, "-o", grown, *device]) == 0
+    more = ["--from", "c", "--append", "--id-prefix", "c/"]
+    assert main(["migrate", files["c"], target, "--run", grown, *more]) == 0
+    assert main(["unite", "b", "--remove", grown, "-o", left]) == 0
+    assert list(CommonSpace.load(left).members_) == ["a", "c"]
+    assert main(["migrate", files["a"], target, "--run", left, "--from", "a", "--append", "--resume"]) == 0
+    capsys.readouterr()
+    other = ["--run", str(folder / "run"), "--from", "b", "--append", "--id-prefix", "b/"]
+    assert main(["migrate", files["b"], target, *other]) == 2  # those of another run do not compare
+    assert "holds other coordinates" in capsys.readouterr().err
+
+
+def test_a_store_is_translated_from_one_of_many_into_another(folder, spaces, common, tmp_path, capsys):
+    pytest.importorskip("pyarrow")
+    run_of_many = ["--run", str(folder / "run")]
+    target = f"parquet:{tmp_path / 'in-b'}"
+    assert main(["migrate", str(folder / "a.npz"), target, *run_of_many, "--from", "a", "--to", "b"]) == 0
+    carried = kedge.read_embeddings(target)
+    expected = common.translate(spaces["a"], source="a", target="b", scale="raw")
+    assert np.allclose(carried.vectors[carried.rows(spaces["a"].keys)], expected, atol=1e-3)
+    capsys.readouterr()
+    for more, message in (
+        ([], "name the one that"),
+        (["--from", "z"], "no space 'z'"),
+        (["--from", "a", "--to", "b", "--append"], "--append: only common coordinates"),
+        (["--from", "a", "--back"], "--back: a run of many"),
+    ):
+        assert main(["migrate", str(folder / "a.npz"), f"parquet:{tmp_path / 'new'}", *run_of_many, *more]) == 2
+        assert message in capsys.readouterr().err
+    whole = ["migrate", str(folder / "a.npz"), str(tmp_path / "all.npz"), *run_of_many, "--from", "a", "--append"]
+    assert main(whole) == 0
+    assert main([*whole, "--id-prefix", "b/"]) == 2
+    assert "is written whole" in capsys.readouterr().err
+
+
+def test_a_member_leaves_on_the_command_line(folder, spaces, common, tmp_path, capsys):
+    assert main(["unite", "b", "--remove", str(folder / "run"), "-o", str(tmp_path / "left")]) == 0
+    assert "1 of 1 pairs of spaces are ok" in capsys.readouterr().out
+    left = CommonSpace.load(tmp_path / "left")
+    assert list(left.members_) == ["a", "c"]
+    assert np.array_equal(left.project(spaces["a"], space="a"), common.project(spaces["a"], space="a"))
+    assert main(["unite", "z", "--remove", str(folder / "run"), "-o", str(tmp_path / "none")]) == 2
+    assert "no space 'z'" in capsys.readouterr().err
+    assert main(["unite", "a", "b", "--remove", str(folder / "run"), "-o", str(tmp_path / "none")]) == 2
+    assert "needs two members" in capsys.readouterr().err
+
+
+# -- looking at it, and handing it on ----------------------------------------------------------------
+
+
+def test_every_two_members_are_evaluated(folder, capsys):
+    assert run(folder, "evaluate", "run", "b.npz", "a.npz", "c.npz", "--gold", "keys", "--device", "cpu", "--json") == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert [(one["first"], one["second"]) for one in shown["pairs"]] == list(combinations(NAMES, 2))
+    for one in shown["pairs"]:
+        assert one["queries"] == 390 - 15
+        assert one["shared"]["p_at_1"] > 0.95
+        assert one["map"]["p_at_1"] > 0.9
+        assert one["pairs_precision"] > 0.95
+        assert one["pairs_recall"] > 0.95
+    assert run(folder, "evaluate", "run", "a.npz", "b.npz", "--gold", "seeds.tsv", "--device", "cpu") == 2
+    assert "must name two spaces or more" in capsys.readouterr().err  # a column of one that is not given
+    write_table(folder / "gold.tsv", ("b", "a"), [(f"i{row}",) * 2 for row in range(10, 18)])
+    assert run(folder, "evaluate", "run", "a.npz", "b.npz", "--gold", "gold.tsv", "--device", "cpu") == 0
+    assert re.search(r"a, b\s+3\s+1\.000", capsys.readouterr().out)  # the others of the eight are seeds
+
+
+def test_a_run_of_many_is_exported(folder, spaces, common, capsys):
+    assert run(folder, "export", "run", "--from", "b", "--into", "c", "-o", "b-to-c.npz") == 0
+    assert "translation of b to c" in capsys.readouterr().out
+    translate = kedge.load_translator(folder / "b-to-c.npz")
+    expected = common.translate(spaces["b"], source="b", target="c")
+    assert np.allclose(translate(spaces["b"].vectors), expected, atol=1e-4)
+    assert run(folder, "export", "run", "--to", "pairs", "-o", "groups.tsv") == 0
+    assert (folder / "groups.tsv").read_text() == (folder / "run" / "groups.tsv").read_text()
+    assert run(folder, "export", "run", "--to", "pairs", "--from", "a", "--into", "c", "-o", "two.tsv") == 0
+    lines = (folder / "two.tsv").read_text().splitlines()
+    assert lines[0] == "probability\ta\tc"
+    assert len(lines) - 1 == (common.match("a", "c") >= 0).sum()
+
+
+def test_runs_of_many_are_compared(folder, common, run_files, tmp_path, capsys):
+    changed = CommonSpace.load(folder / "run").without("c")
+    rows = changed.groups_[:, 0].copy()
+    changed.groups_[:10, 1] = np.roll(changed.groups_[:10, 1], 1)
+    assert np.array_equal(rows, changed.groups_[:, 0])
+    changed.group_keys_ = [
+        (keys[0], changed.group_keys_[(place - 1) % 10][1]) if place < 10 else keys
+        for place, keys in enumerate(changed.group_keys_)
+    ]
+    changed.save(tmp_path / "changed")
+    assert main(["compare", str(folder / "run"), str(tmp_path / "changed"), "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["trusted"] == str(folder / "run")
+    same, contradicted, unknown = shown["agreements"][1][0]
+    assert (contradicted, unknown) == (10, 0)
+    assert same == (common.match("a", "b") >= 0).sum() - 10
+    assert main(["compare", str(folder / "run"), str(tmp_path / "changed")]) == 0
+    assert "Trust" in capsys.readouterr().out
+    assert main(["compare", str(folder / "run"), run_files[0]]) == 2
+    assert "compare runs of the same kind" in capsys.readouterr().err

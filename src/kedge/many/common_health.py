@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, Literal
 
 from kedge.judging.health import OK, UNCERTAIN, Answer, verdict_of
 from kedge.judging.judge import RECOGNISED_SCALE
 from kedge.judging.recognition import Recognition
-from kedge.many.numerics.loops import CLOSED, Loop, closures
+from kedge.many.numerics.loops import CLOSED, closures
 from kedge.many.uniting import Union
 from kedge.storage.schema import Count, Share, restore
 
@@ -58,6 +59,15 @@ class CommonHealth:
     left_out: dict[str, str]
 
     @classmethod
+    def from_parts(
+        cls, each: Sequence[PairHealth], loops: Sequence[LoopHealth], left_out: Mapping[str, str]
+    ) -> CommonHealth:
+        """The answers for the whole, from those for the pairs and the loops."""
+        inside = [one for one in each if not {one.first, one.second} & set(left_out)]
+        of_map = _whole("map", inside, left_out, _suspicious(inside, loops))
+        return cls(of_map, _whole("pairs", inside, left_out, ()), tuple(each), tuple(loops), dict(left_out))
+
+    @classmethod
     def from_dict(cls, stored: Mapping[str, Any], where: str) -> CommonHealth:
         """From what `asdict` made of one; anything else is an `InputError`."""
         health: CommonHealth = restore(CommonHealth, stored, where)
@@ -85,9 +95,7 @@ def judge_union(union: Union, names: Sequence[str]) -> CommonHealth:
         for loop in union.loops
     )
     left_out = {names[s]: _why(union, s, names) for s in range(len(names)) if s not in union.members}
-    inside = [one for one in each if not {one.first, one.second} & set(left_out)]
-    whole_map = _whole("map", inside, left_out, _suspicious(union))
-    return CommonHealth(whole_map, _whole("pairs", inside, left_out, ()), tuple(each), loops, left_out)
+    return CommonHealth.from_parts(each, loops, left_out)
 
 
 def _pair_answers(union: Union, pair: tuple[int, int], recognition: Recognition | None) -> tuple[Answer, Answer] | None:
@@ -115,20 +123,21 @@ def _pair_answers(union: Union, pair: tuple[int, int], recognition: Recognition 
     return of_map, Answer(score, verdict_of(score), reason, advice)
 
 
-def _suspicious(union: Union) -> tuple[Loop, ...]:
+def _suspicious(each: Sequence[PairHealth], loops: Sequence[LoopHealth]) -> list[LoopHealth]:
     """Loops whose three pairs all look right, as they were run by themselves, and that do not close all the same."""
-    found = []
-    for loop in union.loops:
-        s, t, u = loop.spaces
-        sides = ((s, t), (t, u), (s, u))
-        alone = all(union.outcomes[pair].ok and union.outcomes[pair].how == "alone" for pair in sides)
-        if alone and loop.closed is False and not set(sides) & set(union.breaking):
-            found.append(loop)
-    return tuple(found)
+    right = {frozenset((one.first, one.second)) for one in each if one.map.verdict == "ok" and one.how == "alone"}
+    return [
+        loop
+        for loop in loops
+        if loop.closed is False and all(frozenset(two) in right for two in combinations(loop.spaces, 2))
+    ]
 
 
 def _whole(
-    question: Literal["map", "pairs"], each: Sequence[PairHealth], left_out: Mapping[str, str], broken: Sequence[Loop]
+    question: Literal["map", "pairs"],
+    each: Sequence[PairHealth],
+    left_out: Mapping[str, str],
+    broken: Sequence[LoopHealth],
 ) -> Answer:
     """Whether all of it is right: as right as the spaces are on average, if every pair is ok and the loops close."""
     if not each:

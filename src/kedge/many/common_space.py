@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from kedge.errors import InputError
 from kedge.estimators.devices import Loaded, load_space, resolve_device, to_numpy
 from kedge.estimators.inputs import RandomState, as_random_state
-from kedge.many.common_health import judge_union
+from kedge.many.common_health import CommonHealth, judge_union
 from kedge.many.common_run import CommonContents, read_common_run, write_common_run
 from kedge.many.fitted_common import FittedCommonSpace, Matrix
 from kedge.many.joining import Joined, join
@@ -27,9 +27,6 @@ from kedge.spaces import Embeddings
 from kedge.spaces.conversion import SpaceLike, as_space
 from kedge.spaces.embeddings import Key, texts_of
 from kedge.storage.checksum import matrix_checksum
-
-if TYPE_CHECKING:
-    pass
 
 OnPair = Callable[[str, str, str], None]
 """Called with the names of two spaces that have been aligned, and the verdict."""
@@ -193,7 +190,7 @@ class CommonSpace(FittedCommonSpace):
 
     def without(self, name: str) -> CommonSpace:
         """The same without one of its members; the others stay where they are."""
-        self._member(name)
+        self.require_member(name)
         if len(self.members_) < 3:
             raise InputError(f"{name}: a common space needs two members, and has {len(self.members_)}")
         left = self._copy()
@@ -204,10 +201,10 @@ class CommonSpace(FittedCommonSpace):
         inside = (self.groups_[:, kept] >= 0).any(axis=1)
         left._name(self.groups_[inside][:, kept], self.group_probability_[inside], [keys_of[one] for one in kept])
         left.seeds_ = self.seeds_[:, kept]
-        left.health_ = replace(
-            self.health_,
-            each=tuple(pair for pair in self.health_.each if name not in (pair.first, pair.second)),
-            loops=tuple(loop for loop in self.health_.loops if name not in loop.spaces),
+        left.health_ = CommonHealth.from_parts(
+            [pair for pair in self.health_.each if name not in (pair.first, pair.second)],
+            [loop for loop in self.health_.loops if name not in loop.spaces],
+            self.health_.left_out,
         )
         return left
 
@@ -272,12 +269,14 @@ class CommonSpace(FittedCommonSpace):
         """Add a space that has joined; one that does not belong is named, and changes nothing else."""
         each = (*self.health_.each, *found.each)
         if found.member is None:
-            self.health_ = replace(self.health_, each=each, left_out=self.health_.left_out | {name: found.reason})
+            left_out = self.health_.left_out | {name: found.reason}
+            self.health_ = CommonHealth.from_parts(each, self.health_.loops, left_out)
             return
         keys_of: list[Sequence[Key] | Mapping[int, Key]] = [*self._keys_by_row(), space.keys]
         self.members_[name] = replace(found.member, checksum=matrix_checksum(space.vectors))
         self.seeds_ = np.concatenate([self.seeds_, np.full((len(self.seeds_), 1), -1)], axis=1)
-        self.health_ = replace(self.health_, each=each)
+        left_out = {other: why for other, why in self.health_.left_out.items() if other != name}
+        self.health_ = CommonHealth.from_parts(each, self.health_.loops, left_out)
         self._name(to_numpy(found.groups), to_numpy(found.probability), keys_of)
 
     def _keys_by_row(self) -> list[Mapping[int, Key]]:

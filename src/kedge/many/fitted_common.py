@@ -11,7 +11,7 @@ from kedge.errors import InputError, NotFittedError, did_you_mean
 from kedge.estimators.parameters import Parameters
 from kedge.extras import needing
 from kedge.many.common_health import CommonHealth
-from kedge.many.member import Member, PairOfMembers
+from kedge.many.member import CommonMetric, Member, PairOfMembers
 from kedge.models.maps.linear import LinearMap
 from kedge.models.translator import TranslationStep, Translator
 from kedge.spaces.conversion import SpaceLike
@@ -41,33 +41,36 @@ class FittedCommonSpace(Parameters):
 
         They have unit length, or with `scale="raw"` the mean length of the target's vectors.
         """
-        return self.translator(source=source, target=target, scale=scale)(self._member(source).as_vectors(vectors))
+        return self.translator(source=source, target=target, scale=scale)(
+            self.require_member(source).as_vectors(vectors)
+        )
 
     def translator(self, *, source: str, target: str, scale: str = "unit") -> Translator:
         """What `translate` does to vectors, as a part that needs NumPy only."""
         if scale not in ("unit", "raw"):
             raise InputError(f"scale must be 'unit' or 'raw', got {scale!r}")
-        first, second = self._member(source), self._member(target)
+        first, second = self.require_member(source), self.require_member(target)
         if first is second:
             raise InputError(f"source and target are both {source!r}; give two spaces")
         step = TranslationStep(first.normaliser, LinearMap(first.into @ second.back), second.normaliser)
         return Translator((step,), second.mean_norm if scale == "raw" else 1.0)
 
-    def project(self, vectors: SpaceLike, *, space: str, query: bool = False) -> Matrix:
-        """Common coordinates (k, c + 2) of vectors (k, d) of a space, of documents or of queries.
+    def project(self, vectors: SpaceLike, *, space: str, query: bool = False, metric: CommonMetric = "ip") -> Matrix:
+        """Common coordinates of vectors (k, d) of a space, of documents or of queries.
 
-        The inner product of a query's and a document's, of whatever spaces, is the log of how much likelier they are
-        one item than two: one index can hold documents of several encoders and answer queries of any of them.
+        By "ip" (k, c + 2) the inner product of a query's and a document's, of whatever spaces, is the log of how much
+        likelier they are one item than two: one index can hold documents of several encoders and answer queries of any
+        of them. By "l2" (k, c + 1) the nearest are the likeliest, in the same order.
         """
-        return self._member(space).project(vectors, query=query)
+        return self.require_member(space).project(vectors, query=query, metric=metric)
 
     def between(self, source: str, target: str) -> PairOfMembers:
         """Two of the members as the sides of a pair, for `kedge.tasks.search` and the like."""
-        return PairOfMembers(self._member(source), self._member(target))
+        return PairOfMembers(self.require_member(source), self.require_member(target))
 
     def match(self, source: str, target: str) -> NDArray[np.int64]:
         """For every row of the source the row of the target in its group (n,), -1 where there is none."""
-        first, second = (list(self.members_).index(self._member(name).name) for name in (source, target))
+        first, second = (list(self.members_).index(self.require_member(name).name) for name in (source, target))
         found = np.full(self.members_[source].rows, -1, dtype=np.int64)
         both = self.groups_[(self.groups_[:, [first, second]] >= 0).all(axis=1)]
         found[both[:, first]] = both[:, second]
@@ -84,7 +87,8 @@ class FittedCommonSpace(Parameters):
             columns[name] = [self.group_keys_[number][place] for number in many]
         return pandas.DataFrame(columns)
 
-    def _member(self, name: str) -> Member:
+    def require_member(self, name: str) -> Member:
+        """The space of that name; an `InputError` says which there are, or why it was left out."""
         self._check_fitted()
         if name not in self.members_:
             out = self.health_.left_out.get(name)

@@ -13,7 +13,8 @@ from kedge.judging.health import Answer, verdict_of
 from kedge.judging.judge import RECOGNISED_SCALE
 from kedge.many.common_health import PairHealth
 from kedge.many.member import Member
-from kedge.many.numerics.common_factors import MAX_LOADING, CommonFactors
+from kedge.many.numerics.common_coordinates import MAX_LOADING
+from kedge.many.numerics.common_factors import CommonFactors
 from kedge.many.numerics.grouping import Groups, join_groups
 from kedge.many.numerics.synchronisation import rotation_into
 from kedge.many.pairwise import PairOutcome, align_alone, problem_of

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kedge.errors import InputError
+from kedge.many.numerics.common_coordinates import by_distance, by_inner_product, from_distance
 from kedge.models.side import Side
 from kedge.models.translator import Normaliser
 from kedge.spaces.conversion import SpaceLike, as_matrix
 from kedge.spaces.embeddings import Embeddings
 
 Matrix = NDArray[np.float32]
+CommonMetric = Literal["ip", "l2"]
+"""What common coordinates are compared by: the inner product, or distance."""
 
 
 @dataclass(frozen=True)
@@ -65,23 +70,46 @@ class Member:
         checked: Matrix = vectors.vectors.astype(np.float32, copy=False)
         return checked
 
-    def project(self, vectors: SpaceLike, *, query: bool = False) -> Matrix:
-        """Common coordinates (k, c + 2) of vectors (k, d), or those of one (d,).
+    def project(self, vectors: SpaceLike, *, query: bool = False, metric: CommonMetric = "ip") -> Matrix:
+        """Common coordinates of vectors (k, d), or those of one (d,), of documents or of queries.
 
-        The inner product of those of a query and of a document, of whatever spaces, is the log of how much likelier
-        they are one item than two: exactly so for spaces that know the factors equally well. What a vector has by
-        itself stands in the last two coordinates, in the other order for queries.
+        "ip" (k, c + 2): the inner product of those of a query and of a document, of whatever spaces, is the log of how
+        much likelier they are one item than two: exactly so for spaces that know the factors equally well. What a
+        vector has by itself stands in the last two coordinates, in the other order for queries.
+
+        "l2" (k, c + 1): the same order by distance, for indexes that know no inner product.
         """
+        if metric not in ("ip", "l2"):
+            raise InputError(f"metric must be 'ip' (inner product) or 'l2' (distance), got {metric!r}")
         given = self.as_vectors(vectors)
         canonical = self.normaliser(given.reshape(-1, self.dim)) @ self.directions
-        loadings, correlations = self.loadings.astype(np.float64), self.loadings.astype(np.float64) * self.usual
-        weights = np.sqrt(loadings**2 / (1 - loadings**4))
-        left_over = 1 - correlations**2
-        own = -(canonical.astype(np.float64) ** 2) @ (correlations**2 / (2 * left_over)) - np.log(left_over).sum() / 4
-        ones = np.ones_like(own)
-        last = (own, ones) if query else (ones, own)
-        found = np.concatenate([canonical * weights, *(column[:, None] for column in last)], axis=1)
-        return found.astype(np.float32).reshape(*given.shape[:-1], -1)
+        transform = by_inner_product if metric == "ip" else by_distance
+        parts = (part.astype(np.float64) for part in (canonical, self.loadings, self.usual))
+        return transform(*parts, query=query).astype(np.float32).reshape(*given.shape[:-1], -1)
+
+    def coordinates(self, metric: CommonMetric = "ip") -> int:
+        """How many common coordinates there are."""
+        return len(self.loadings) + (2 if metric == "ip" else 1)
+
+    def as_documents(self, space: Embeddings) -> Matrix:
+        """Common coordinates by inner product (m, c + 2) of documents, checked; those by distance (m, c + 1) become
+        such.
+        """
+        if space.dim == self.coordinates("l2"):
+            return from_distance(space.vectors.astype(np.float64), self.usual.astype(np.float64)).astype(np.float32)
+        if space.dim != self.coordinates("ip"):
+            raise InputError(
+                f"{space.source}: has {space.dim} numbers per row, common coordinates of this run have "
+                f"{self.coordinates('ip')}, or by distance {self.coordinates('l2')}; `kedge migrate` and `kedge "
+                "project` write such, and for the vectors of another space name it by --to"
+            )
+        return np.ascontiguousarray(space.vectors, dtype=np.float32)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of where vectors go: coordinates of two runs that have such a member in common can be mixed."""
+        parts = (self.center, self.directions, self.loadings, self.usual)
+        return hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in parts)).hexdigest()[:16]
 
     def side(self, name: str, other: Member) -> Side:
         """The space as one side, "X" or "Y", of a pair with another: as the likelihood of just these two reads it."""

@@ -160,7 +160,8 @@ def read_description(folder: Path) -> tuple[dict[str, Any], RunDescription]:
     if run.get("kind") == COMMON:
         raise InputError(
             f"{folder}: holds a common space of many (`kedge unite`), and a run of two spaces is needed here; such a "
-            "run can be used by info, report, translate, project and search, and in Python by kedge.CommonSpace.load"
+            "run can be used by info, report, evaluate, compare, search, translate, project, export and migrate, and "
+            "in Python by kedge.CommonSpace.load"
         )
     return run, describe(run, f"{folder / NAME}:")
 

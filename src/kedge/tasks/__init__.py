@@ -5,6 +5,7 @@ everything below it; knows nothing of pages, figures or the command line.
 """
 
 from kedge.tasks.calibration import calibration_error, reliability
+from kedge.tasks.common_evaluation import MemberPairEvaluation, evaluate_common, gold_tuples_by_key
 from kedge.tasks.evaluation import SCORE_NAMES, Evaluation, Truth, as_percent, evaluate, gold_by_key
 from kedge.tasks.key_search import Neighbour, search
 from kedge.tasks.lexicon import Lexicon, Translation, make_lexicon
@@ -20,11 +21,20 @@ from kedge.tasks.rehearsal import (
     rehearse,
 )
 from kedge.tasks.retrieval_quality import RetrievalScores, neighbour_scores, retrieval_scores, shared_scores
-from kedge.tasks.run_comparison import GOLD_COLUMNS, RUN_COLUMNS, RunComparison, compare_runs, keys_of_runs
+from kedge.tasks.run_comparison import (
+    COMMON_COLUMNS,
+    GOLD_COLUMNS,
+    RUN_COLUMNS,
+    CommonComparison,
+    RunComparison,
+    compare_common_runs,
+    compare_runs,
+    keys_of_runs,
+)
 from kedge.tasks.search_quality import SEARCH_NAMES, SearchScores, search_scores
 from kedge.tasks.stitching import MLPHead, Stitcher, StitchScores, stitch_scores
 from kedge.tasks.suggestion import Suggestion, suggest
-from kedge.tasks.translation_export import about_translation, export_bytes, export_lines
+from kedge.tasks.translation_export import about_member_translation, about_translation, export_bytes, export_lines
 from kedge.tasks.watching import (
     CANARY_TEXTS,
     Audit,
@@ -41,6 +51,7 @@ from kedge.tasks.watching import (
 
 __all__ = [
     "CANARY_TEXTS",
+    "COMMON_COLUMNS",
     "DIRECTION_NAMES",
     "GOLD_COLUMNS",
     "METRIC_NAMES",
@@ -48,11 +59,13 @@ __all__ = [
     "SCORE_NAMES",
     "SEARCH_NAMES",
     "Audit",
+    "CommonComparison",
     "DirectionResult",
     "Drift",
     "Evaluation",
     "Lexicon",
     "MLPHead",
+    "MemberPairEvaluation",
     "ModelGroup",
     "Neighbour",
     "QueryCluster",
@@ -68,18 +81,22 @@ __all__ = [
     "Suggestion",
     "Translation",
     "Truth",
+    "about_member_translation",
     "about_translation",
     "as_canary",
     "as_percent",
     "audit",
     "calibration_error",
     "check_canary",
+    "compare_common_runs",
     "compare_runs",
     "drift",
     "evaluate",
+    "evaluate_common",
     "export_bytes",
     "export_lines",
     "gold_by_key",
+    "gold_tuples_by_key",
     "keys_of_runs",
     "make_lexicon",
     "neighbour_scores",

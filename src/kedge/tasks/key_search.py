@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from kedge.errors import InputError
+from kedge.many.member import Member
 from kedge.matching import top_k
 from kedge.models.side import Side
 from kedge.spaces.conversion import SpaceLike, as_space
@@ -64,6 +65,24 @@ def search(
     space_x, space_y = as_space(x, "x"), as_space(y, "y")
     queries = torch.from_numpy(discovery.x_.shared(space_x.take(space_x.rows(keys))))
     found = rank(queries, transform_rows(discovery.y_.shared, space_y.vectors), k)
+    return {
+        key: [Neighbour(space_y.keys[row], *figures) for row, *figures in zip(*near, strict=True)]
+        for key, *near in zip(keys, *(part.tolist() for part in found), strict=True)
+    }
+
+
+def search_common(
+    member: Member, x: SpaceLike, y: SpaceLike, keys: Sequence[Key], k: int = 5
+) -> dict[Key, list[Neighbour]]:
+    """The same where Y holds common coordinates of documents of any spaces, and X is of a member.
+
+    They are those by inner product (m, c + 2), or by distance (m, c + 1).
+    """
+    if k < 1:
+        raise InputError(f"k must be at least 1, got {k}")
+    space_x, space_y = as_space(x, "x"), as_space(y, "y")
+    queries = torch.from_numpy(member.project(space_x.take(space_x.rows(keys)), query=True))
+    found = rank(queries, torch.from_numpy(member.as_documents(space_y)), k)
     return {
         key: [Neighbour(space_y.keys[row], *figures) for row, *figures in zip(*near, strict=True)]
         for key, *near in zip(keys, *(part.tolist() for part in found), strict=True)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from kedge import __version__
 from kedge.errors import InputError
 from kedge.estimators import AnchorDiscovery
+from kedge.many.common_space import CommonSpace
 from kedge.models.maps.linear import LinearMap
 from kedge.models.translator import Translator
 from kedge.runs.exported import FORMAT
@@ -37,6 +38,19 @@ def about_translation(
         **({"kind": kind, "queries": discovery.queries_.kind} if kind == "query" and discovery.queries_ else {}),
         "map": str(discovery.map_scores_["map_back" if back else "map"]["kind"]),
         "map_verdict": discovery.health_.map.verdict,
+    }
+
+
+def about_member_translation(common: CommonSpace, *, source: str, target: str, scale: Scale = "unit") -> dict[str, str]:
+    """The same between two members of a common space."""
+    return {
+        "format": FORMAT,
+        "kedge": str(common.provenance_.get("kedge", __version__)),
+        "source": source,
+        "target": target,
+        "scale": scale,
+        "map": "synchronised rotation",
+        "map_verdict": common.health_.map.verdict,
     }
 
 

@@ -6,7 +6,6 @@ import argparse
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +14,10 @@ from kedge.cli.exit_codes import EXIT_NOT_PASSED
 from kedge.masking import mask
 
 if TYPE_CHECKING:
-    from kedge.estimators import AnchorDiscovery
+    from kedge.cli.change_model.routes import Route
+    from kedge.judging.health import Answer
     from kedge.spaces.stores import Description, Store
-    from kedge.spaces.stores.migration import Migration, OnBad, Translate
+    from kedge.spaces.stores.migration import Migration, OnBad
 
 
 def add_parser(commands: Any) -> None:
@@ -32,17 +32,38 @@ def add_parser(commands: Any) -> None:
   kedge migrate chroma:DB#docs chroma:DB#docs-new --run RUN
   kedge migrate chroma:DB#docs chroma:DB#docs-new --run RUN --resume        after an interruption
   kedge migrate pgvector:postgresql://HOST/DB#docs.old pgvector:postgresql://HOST/DB#docs.new --run RUN --back
+  kedge migrate chroma:DB#english chroma:DB#all --run COMMON --from bge               one index for several encoders:
+  kedge migrate chroma:DB#french chroma:DB#all --run COMMON --from me5 --append       COMMON is from `kedge unite`
 
 The source is never changed, and a target that already exists is not replaced. Vectors of RUN's X are translated into
-its Y, with --back those of Y into X. Exit code 3 means that the target does not hold what it should, and a line says
-how much is missing; rows that were added to the source meanwhile are brought over by --resume.""",
+its Y, with --back those of Y into X. By a run of many spaces they are translated --from one --to another, or without
+--to into common coordinates: a store of these is searched with queries of any of the spaces.
+Exit code 3 means that the target does not hold what it should, and a line says how much is missing; rows that were
+added to the source meanwhile are brought over by --resume.""",
     )
     parser.add_argument("source", metavar="SOURCE", type=space_name, help=f"store (see `kedge stores`), or {FORMATS}")
     add_target(parser, "target", "new store, of the same kind or another")
     parser.add_argument(
-        "--run", dest="run_folder", metavar="RUN", type=Path, required=True, help="from `kedge discover`"
+        "--run", dest="run_folder", metavar="RUN", type=Path, required=True, help="from `kedge discover` or `unite`"
     )
     parser.add_argument("--back", action="store_true", help="the store holds vectors of Y: translate them into X")
+    parser.add_argument(
+        "--from", dest="from_space", metavar="NAME", help="of a run by `kedge unite`: the space of the store's vectors"
+    )
+    parser.add_argument(
+        "--to",
+        dest="to_space",
+        metavar="NAME",
+        help="of a run by `kedge unite`: the space to translate into (common coordinates)",
+    )
+    parser.add_argument(
+        "--append",
+        action="store_true",
+        help="of a run by `kedge unite`: add the rows to those of other spaces, if the target holds such",
+    )
+    parser.add_argument(
+        "--id-prefix", metavar="TEXT", default="", help="let the ids in the target begin with TEXT, such as bge/"
+    )
     parser.add_argument(
         "--scale",
         choices=("unit", "raw"),
@@ -63,7 +84,8 @@ how much is missing; rows that were added to the source meanwhile are brought ov
     parser.add_argument(
         "--mark",
         metavar="ENTRY",
-        help='entry to add to each payload, which says "translated"; let it say "native" in rows that you add later',
+        help='entry to add to each payload, which says "translated", or of common coordinates the name of the space; '
+        'let it say "native" in rows that you add later',
     )
     parser.add_argument("--batch", metavar="N", type=positive, default=1000, help="rows translated at once (1000)")
     parser.add_argument(
@@ -78,50 +100,52 @@ how much is missing; rows that were added to the source meanwhile are brought ov
 def run(arguments: argparse.Namespace) -> int:
     """Check, translate, compare, and print what came of it."""
     from kedge.cli import output_files
+    from kedge.cli.change_model.routes import find_route
     from kedge.cli.output import note
     from kedge.errors import InputError
-    from kedge.estimators import load
     from kedge.spaces.stores import open_store
     from kedge.spaces.stores.migration import migrate, require_fitting, require_free, require_own_ids
+    from kedge.spaces.stores.prefixed import PrefixedStore
     from kedge.spaces.writing.atomic import require_target
 
-    discovery = load(arguments.run_folder)
-    _require_ok(discovery, ignore_verdict=arguments.ignore_verdict)
     if arguments.source == arguments.target:
         raise InputError(f"{arguments.target}: source and target are the same store")
     if arguments.skip_bad:
         require_target(arguments.skip_bad)
         output_files.require_free(arguments, "skip_bad", allowed_by="resume")
-    dims: tuple[int, int] = discovery.map_.dims[::-1] if arguments.back else discovery.map_.dims
-    with open_store(arguments.source) as source, open_store(arguments.target) as target:
-        about = require_fitting(source, dims)
-        origin = _note(arguments, discovery, str(source.address))
-        _refuse_twice(about, origin)
+    with open_store(arguments.source) as opened, open_store(arguments.target) as target:
+        source = PrefixedStore(opened, arguments.id_prefix) if arguments.id_prefix else opened
+        route = find_route(arguments, source, target)
+        _require_ok(route.answer, ignore_verdict=arguments.ignore_verdict)
+        about = require_fitting(source, route.dims)
+        _refuse_twice(about, route, str(source.address))
         if not target.keeps_payload:
             note(f"{target.address}: keeps ids and vectors only, no payload")
-        translate = _translation(discovery, arguments)
         if arguments.dry_run:
-            there = require_free(target, origin, resume=arguments.resume)
+            there = require_free(target, route.note, resume=arguments.resume, accepts=route.accepts)
             require_own_ids(source, target, arguments.on_duplicate, skip_missing=arguments.skip_bad is not None)
-            return _print_plan(arguments, source, about, translate, origin, going_on=there)
+            return _print_plan(arguments, source, about, route, going_on=there)
         began = time.perf_counter()
         with _bars() as (on_progress, on_check), _bad_rows(arguments.skip_bad) as on_bad:
             result = migrate(
                 source,
                 target,
-                translate,
-                origin,
-                dims,
+                route.translate,
+                route.note,
+                route.dims,
                 batch_rows=arguments.batch,
                 resume=arguments.resume,
                 on_duplicate=arguments.on_duplicate,
                 mark=arguments.mark,
+                mark_as=route.mark_as,
+                metric=route.metric,
+                accepts=route.accepts,
                 on_bad=on_bad,
                 on_progress=on_progress,
                 on_check=on_check,
             )
-        code = _print_result(arguments, result, target, time.perf_counter() - began)
-        offset = origin.get("score_offset")
+        code = _print_result(arguments, result, target, route, time.perf_counter() - began)
+        offset = route.note.get("score_offset")
         if offset is not None:
             note(
                 f"if you add rows with {arguments.mark} = native, add {offset:+.4f} to the cosine of those with "
@@ -130,11 +154,10 @@ def run(arguments: argparse.Namespace) -> int:
         return code
 
 
-def _require_ok(discovery: AnchorDiscovery, *, ignore_verdict: bool) -> None:
+def _require_ok(answer: Answer, *, ignore_verdict: bool) -> None:
     from kedge.cli.output import note
     from kedge.errors import InputError
 
-    answer = discovery.health_.searching
     if answer.verdict == "ok" or ignore_verdict:
         return
     if answer.verdict == "failed":
@@ -143,59 +166,20 @@ def _require_ok(discovery: AnchorDiscovery, *, ignore_verdict: bool) -> None:
     note(f"for searching the run is uncertain: {answer.reason} Rehearse it first: kedge rehearse")
 
 
-def _translation(discovery: AnchorDiscovery, arguments: argparse.Namespace) -> Translate:
-    return partial(discovery.translate, back=arguments.back, scale=arguments.scale)
-
-
-def _score_offset(arguments: argparse.Namespace, discovery: AnchorDiscovery) -> float | None:
-    """What translated rows are owed in an index that native ones are added to."""
-    return discovery.translator(back=arguments.back).score_offset
-
-
-def _note(arguments: argparse.Namespace, discovery: AnchorDiscovery, source: str) -> dict[str, Any]:
-    """What the target says of its vectors, so that nobody mixes them with others."""
-    import hashlib
-
-    from kedge import __version__
-
-    inputs = discovery.provenance_.get("inputs", {})
-    here, there = ("y", "x") if arguments.back else ("x", "y")
-    state = (discovery.map_back_ if arguments.back else discovery.map_).state()
-    digest = hashlib.sha256(b"".join(state[name].tobytes() for name in sorted(state)))
-    duplicates = {} if arguments.on_duplicate == "refuse" else {"on_duplicate": arguments.on_duplicate}
-    marked = {"mark": arguments.mark, "score_offset": _score_offset(arguments, discovery)} if arguments.mark else {}
-    return (
-        duplicates
-        | marked
-        | {
-            "model": arguments.to_model or inputs.get(there, {}).get("file", there.upper()),
-            "carried_from": arguments.from_model or inputs.get(here, {}).get("file", here.upper()),
-            "map": digest.hexdigest()[:16],
-            "scale": arguments.scale,
-            "source": source,
-            "kedge": __version__,
-        }
-    )
-
-
-def _refuse_twice(about: Description, origin: dict[str, Any]) -> None:
+def _refuse_twice(about: Description, route: Route, source: str) -> None:
     """Refuse to translate what was translated by this run before."""
-    import json
-
     from kedge.cli.output import note
     from kedge.errors import InputError
     from kedge.spaces.stores import NOTE
+    from kedge.spaces.stores.migration import read_note
 
-    try:
-        before = json.loads(about.metadata.get(NOTE, "{}"))
-    except ValueError:
-        return
-    if isinstance(before, dict) and before.get("map") == origin["map"]:
-        raise InputError(
-            f"{origin['source']}: its vectors were translated by this run before, into {before.get('model')}"
-        )
+    before = read_note(about.metadata.get(NOTE))
+    if "common" in before:
+        raise InputError(f"{source}: holds common coordinates, which are no vectors of a model and lead nowhere else")
+    if before and before.get("map") == route.note.get("map"):
+        raise InputError(f"{source}: its vectors were translated by this run before, into {before.get('model')}")
     if before:
-        note(f"{origin['source']}: its vectors are not a model's own, they were translated before")
+        note(f"{source}: its vectors are not a model's own, they were translated before")
 
 
 @contextmanager
@@ -226,8 +210,7 @@ def _print_plan(
     arguments: argparse.Namespace,
     source: Store,
     about: Description,
-    translate: Translate,
-    origin: dict[str, Any],
+    route: Route,
     *,
     going_on: bool,
 ) -> int:
@@ -235,25 +218,26 @@ def _print_plan(
     from kedge.cli.output import print_json, print_line
 
     first = next(source.read(min(arguments.batch, 100)), None)
-    dim = translate(first.vectors[:1]).shape[1] if first is not None and len(first) else None
+    dim = route.translate(first.vectors[:1]).shape[1] if first is not None and len(first) else None
     plan = {
         "rows": about.rows,
         "dimensions": [about.dim, dim],
-        "metric": about.metric,
+        "metric": route.metric or about.metric,
         "resumes": going_on,
-        "note": origin,
+        "note": route.note,
     }
     if arguments.json:
         print_json({"dry_run": True} | plan)
         return 0
+    doing = "translate" if not going_on else "add" if route.accepts else "go on to translate"
     print_line(
-        f"would {'go on to translate' if going_on else 'translate'} {about.rows} rows of {about.dim} numbers from "
-        f"{origin['source']} to {arguments.target}, as {dim} numbers of {origin['scale']} length; nothing was written"
+        f"would {doing} {about.rows} rows of {about.dim} numbers from "
+        f"{source.address} to {arguments.target}, as {dim} {route.into}; nothing was written"
     )
     return 0
 
 
-def _print_result(arguments: argparse.Namespace, result: Migration, target: Store, seconds: float) -> int:
+def _print_result(arguments: argparse.Namespace, result: Migration, target: Store, route: Route, seconds: float) -> int:
     from dataclasses import asdict
 
     from kedge.cli.output import print_json, print_line
@@ -269,6 +253,12 @@ def _print_result(arguments: argparse.Namespace, result: Migration, target: Stor
     if result.repeated:
         done = "were left out" if arguments.on_duplicate == "first" else "got another id"
         print_line(f"ids that repeat: {result.repeated} rows {done}")
+    if route.metric:
+        by = {"ip": "inner product", "l2": "distance (L2)"}.get(route.metric, route.metric)
+        print_line(
+            f"search it by {by}, with queries of any member of {arguments.run_folder}: `kedge project "
+            f"{arguments.run_folder} SPACE FILE --query{' --metric l2' if route.metric == 'l2' else ''}`"
+        )
     if result.complete:
         kept = result.written + result.before
         print_line(f"checked: {kept} rows on both sides, {result.compared} of them compared and equal")

@@ -48,6 +48,7 @@ def add_parser(commands: Any) -> None:
         """  kedge unite minilm.npz bge.npz me5.npz -o RUN
   kedge unite minilm.npz bge.npz me5.npz --seeds tuples.tsv -o RUN
   kedge unite new=gte.npz minilm.npz bge.npz --add RUN -o RUN2     gte joins; minilm and bge stay where they are
+  kedge unite bge --remove RUN -o RUN3                             bge leaves; the others stay where they are
   kedge translate RUN queries.npy --from minilm --to bge -o queries-in-bge.npy
 
 A space is called by its file's name without the suffix, or as NAME=FILE says.
@@ -67,6 +68,9 @@ Exit code 3: RUN is written, but the map is not ok, or a space was left out.""",
         metavar="OLD",
         type=Path,
         help="let spaces join that the run OLD does not have; give one of its own or more with them",
+    )
+    parser.add_argument(
+        "--remove", metavar="OLD", type=Path, help="let members of the run OLD leave: give their names for SPACE"
     )
     parser.add_argument(
         "--min-confidence",
@@ -105,7 +109,24 @@ def run(arguments: argparse.Namespace) -> int:
     check_target(arguments.out, overwrite=True)
     require_free(arguments)
     with FolderLock(arguments.out):
-        return _run(arguments)
+        return _remove(arguments) if arguments.remove else _run(arguments)
+
+
+def _remove(arguments: argparse.Namespace) -> int:
+    """Let members leave."""
+    from kedge.errors import InputError
+    from kedge.many.common_space import CommonSpace
+
+    for option in ("add", "seeds", "limit", "disjoint"):
+        if getattr(arguments, option):
+            raise InputError(f"--{option}: members leave without it; omit it, or omit --remove")
+    began = time.perf_counter()
+    common = CommonSpace.load(arguments.remove)
+    for name, _ in arguments.spaces:
+        common = common.without(name)
+    common.save(arguments.out, overwrite=arguments.overwrite)
+    _print(common, arguments, time.perf_counter() - began)
+    return EXIT_NOT_PASSED if common.health_.map.verdict != "ok" and not arguments.ignore_verdict else 0
 
 
 def _run(arguments: argparse.Namespace) -> int:

@@ -32,10 +32,15 @@ expected precision:  the mean confidence of a run's pairs
 agreement:           of the pairs with a row that is in a pair of another run too, the share that run has as well
 A run is trusted if its own verdicts are ok, and it agrees with half of the others of which that is so; with --gold,
 the gold pairs decide.
-Where no run can be trusted the exit code is 3.""",
+Where no run can be trusted the exit code is 3.
+Runs by `kedge unite` are compared with each other by their groups.""",
     )
     parser.add_argument(
-        "run_folders", metavar="RUN", type=Path, nargs="+", help="folders written by `kedge discover`, two or more"
+        "run_folders",
+        metavar="RUN",
+        type=Path,
+        nargs="+",
+        help="folders written by `kedge discover`, two or more; or by `kedge unite`",
     )
     add_gold(parser, required=False)
     parser.add_argument("--examples", metavar="N", type=positive, default=10, help="list N disagreements (10)")
@@ -47,14 +52,25 @@ def run(arguments: argparse.Namespace) -> int:
     """Load, compare, print, write the page."""
     from kedge.cli.output import print_json, print_page
     from kedge.cli.output_files import require_free
+    from kedge.errors import InputError
     from kedge.estimators import load
     from kedge.report import require_page_target, write_comparison
+    from kedge.runs.description import holds_common_space
     from kedge.tasks import compare_runs
 
     if arguments.out:
         require_page_target(arguments.out)
         require_free(arguments)
-    named = {str(folder): load(folder) for folder in _distinct(arguments.run_folders)}
+    folders = _distinct(arguments.run_folders)
+    of_many = [holds_common_space(folder) for folder in folders]
+    if all(of_many):
+        return _compare_common(arguments, folders)
+    if any(of_many):
+        raise InputError(
+            f"{folders[of_many.index(True)]}: is a run of many spaces, and {folders[of_many.index(False)]} one of two; "
+            "compare runs of the same kind"
+        )
+    named = {str(folder): load(folder) for folder in folders}
     truth = _read_truth(arguments, named) if arguments.gold else None
     compared = compare_runs(named, truth=truth, examples=arguments.examples)
     if arguments.out:
@@ -66,6 +82,34 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.out:
             print_page(arguments.out)
     return 0 if compared.trust.run is not None else EXIT_NOT_PASSED
+
+
+def _compare_common(arguments: argparse.Namespace, folders: list[Path]) -> int:
+    """Compare runs of many spaces."""
+    from dataclasses import asdict
+
+    from kedge.cli.output import print_json, print_line, print_table
+    from kedge.errors import InputError
+    from kedge.many.common_space import CommonSpace
+    from kedge.tasks import COMMON_COLUMNS, compare_common_runs
+
+    if arguments.gold:
+        raise InputError("--gold: of runs of many spaces `kedge evaluate` takes it, one run at a time; omit it")
+    if arguments.out:
+        raise InputError("-o: runs of many spaces are compared without a page; omit it, or use --json")
+    compared = compare_common_runs({str(folder): CommonSpace.load(folder) for folder in folders})
+    if arguments.json:
+        print_json(asdict(compared))
+    else:
+        print_table(COMMON_COLUMNS, compared.table())
+        print_line()
+        print_table(("groups of, the same in", *(run.name for run in compared.runs)), compared.agreement_table())
+        print_line()
+        trusted = ("No run can be trusted", "bold red")
+        if compared.trusted is not None:
+            trusted = (f"Trust {compared.trusted}", "bold green")
+        print_line(trusted, f": {compared.reason}")
+    return 0 if compared.trusted is not None else EXIT_NOT_PASSED
 
 
 def as_json(compared: RunComparison) -> dict[str, Any]:

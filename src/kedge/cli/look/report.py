@@ -17,6 +17,7 @@ from kedge.cli.arguments import (
     probability,
     space_name,
 )
+from kedge.cli.look.members import read_members
 from kedge.cli.page_options import add_labels, add_page, compare_with_gold, read_labels, read_row_texts
 from kedge.cli.true_pairs import add_gold, add_known, describe_pairs, read_known
 
@@ -117,21 +118,13 @@ def _report_common(arguments: argparse.Namespace) -> int:
     from kedge.errors import InputError
     from kedge.many.common_space import CommonSpace
     from kedge.report import write_common_page
-    from kedge.spaces import read_embeddings
-    from kedge.storage.checksum import matrix_checksum
 
     for option in ("gold", "known", "labels", "layout"):
         if getattr(arguments, option, None):
             raise InputError(f"--{option}: the page of a run of many spaces has none; omit it")
     common = CommonSpace.load(arguments.run_folder)
-    name_of = {member.checksum: member.name for member in common.members_.values()}
-    spaces = {}
-    for path in (arguments.x, arguments.y, *arguments.more):
-        space = read_embeddings(path, limit=arguments.limit)
-        name = name_of.get(matrix_checksum(space.vectors))
-        if name is None:
-            raise InputError(f"{path}: is no member of {arguments.run_folder} as it was when the run was made")
-        spaces[name] = space
+    places = (arguments.x, arguments.y, *arguments.more)
+    spaces = read_members(common, arguments.run_folder, places, arguments.limit)
     missing = [name for name in common.members_ if name not in spaces]
     if missing:
         raise InputError(f"{arguments.run_folder}: the page needs all of its members; also give that of {missing[0]}")

@@ -13,27 +13,30 @@ def add_ends(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--to", dest="target", metavar="NAME", help="of a run by `kedge unite`: the space to end in")
 
 
-def required_ends(arguments: argparse.Namespace) -> tuple[str, str]:
-    """Both names, which a run of many spaces needs."""
+def required_ends(arguments: argparse.Namespace, to: str = "--to") -> tuple[str, str]:
+    """Both names, which a run of many spaces needs; `to` is what the second option is called."""
     from kedge.errors import InputError
 
     if getattr(arguments, "back", False):
         raise InputError(
-            "--back: a run of many spaces has no X and Y; name them the other way round by --from and --to"
+            f"--back: a run of many spaces has no X and Y; name them the other way round by --from and {to}"
         )
+    if getattr(arguments, "kind", "text") != "text":
+        raise InputError("--kind: a run of many spaces has one map for texts and queries; omit it")
     if arguments.source is None or arguments.target is None:
         raise InputError(
-            f"{arguments.run_folder}: is a run of many spaces; name two of them by --from and --to (`kedge info` lists "
+            f"{arguments.run_folder}: is a run of many spaces; name two of them by --from and {to} (`kedge info` lists "
             "them)"
         )
     return arguments.source, arguments.target
 
 
-def refuse_ends(arguments: argparse.Namespace) -> None:
+def refuse_ends(
+    arguments: argparse.Namespace, source: str = "source", target: str = "target", to: str = "--to"
+) -> None:
     """A run of two spaces has no names to choose from."""
     from kedge.errors import InputError
 
-    for option in ("source", "target"):
+    for option, name in ((source, "--from"), (target, to)):
         if getattr(arguments, option) is not None:
-            name = {"source": "--from", "target": "--to"}[option]
             raise InputError(f"{name}: {arguments.run_folder} is a run of two spaces, from X to Y; omit it")

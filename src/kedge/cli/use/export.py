@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kedge.cli.arguments import (
     add_command,
@@ -17,7 +17,11 @@ from kedge.cli.arguments import (
     space_name,
 )
 from kedge.cli.page_options import add_labels, read_labels
+from kedge.cli.use.ends import refuse_ends, required_ends
 from kedge.cli.use.translate import add_direction_and_scale, note_length
+
+if TYPE_CHECKING:
+    from kedge.models.translator import Translator
 
 _KINDS = {".npz": "numpy", ".safetensors": "numpy", ".onnx": "onnx", ".tsv": "pairs", ".parquet": "embedding-atlas"}
 _FOLDERS = "sentence-transformers"
@@ -38,6 +42,8 @@ def add_parser(commands: Any) -> None:
   kedge export RUN --to sentence-transformers --model intfloat/multilingual-e5-small -o e5-in-y
   kedge export RUN --to pairs -o pairs.tsv --spreadsheet-safe
   kedge export RUN x.vec y.vec --to embedding-atlas -o atlas.parquet
+  kedge export COMMON --from bge --into minilm -o bge-to-minilm.npz     of a run by `kedge unite`
+  kedge export COMMON --to pairs -o groups.tsv                          for every item its keys in all spaces
 
 numpy:  a few float32 arrays; the lines of NumPy that use them are printed
 onnx:   a model from `vectors` (any number of rows) to `translated`, for onnxruntime and its like; needs kedge[onnx]
@@ -70,6 +76,12 @@ infinite values.""",
         default="translate",
         help="with --model: translate documents too, or leave them as X's model gives them (translate)",
     )
+    parser.add_argument(
+        "--from", dest="source", metavar="NAME", help="of a run by `kedge unite`: the space to translate from"
+    )
+    parser.add_argument(
+        "--into", dest="target", metavar="NAME", help="of a run by `kedge unite`: the space to translate into"
+    )
     add_direction_and_scale(parser)
     add_spreadsheet_safe(parser)
     add_rows_shown(parser)
@@ -85,6 +97,11 @@ infinite values.""",
 
 def run(arguments: argparse.Namespace) -> int:
     """Load, convert, write, and print how to use it."""
+    from kedge.runs.description import holds_common_space
+
+    arguments.of_many = holds_common_space(arguments.run_folder)
+    if not arguments.of_many:
+        refuse_ends(arguments, to="--into")
     if arguments.to == _FOLDERS:
         return _export_module(arguments)
     suffix = _check_target(arguments)
@@ -98,19 +115,15 @@ def run(arguments: argparse.Namespace) -> int:
 def _export_translation(arguments: argparse.Namespace, suffix: str) -> int:
     """Write what translates, and the lines that use it."""
     from kedge.cli.output import note, print_json, print_line
-    from kedge.estimators import load
     from kedge.spaces.writing.atomic import atomic_path
-    from kedge.tasks import about_translation, export_bytes, export_lines
+    from kedge.tasks import export_bytes, export_lines
 
-    discovery = load(arguments.run_folder)
-    translation = discovery.translator(back=arguments.back, scale=arguments.scale, kind=arguments.kind)
-    about = about_translation(discovery, back=arguments.back, scale=arguments.scale, kind=arguments.kind)
+    translation, about, reason = _translation(arguments)
     contents = export_bytes(translation, about, suffix)
     with atomic_path(arguments.out) as temporary:
         temporary.write_bytes(contents)
-    note_length(discovery, arguments)
     if about["map_verdict"] != "ok":
-        note(f"for searching this run is {about['map_verdict']}: {discovery.health_.searching.reason}")
+        note(f"for searching this run is {about['map_verdict']}: {reason}")
     dim_in, dim_out = translation.dims
     if arguments.json:
         described = {"out": str(arguments.out), "to": _KINDS[suffix], "bytes": len(contents)}
@@ -124,6 +137,24 @@ def _export_translation(arguments: argparse.Namespace, suffix: str) -> int:
     for line in export_lines(translation, about, suffix, arguments.out.name).rstrip("\n").split("\n"):
         print_line(line)
     return 0
+
+
+def _translation(arguments: argparse.Namespace) -> tuple[Translator, dict[str, str], str]:
+    """What translates, what is known of it, and why it is as right as it is."""
+    from kedge.estimators import load
+    from kedge.many.common_space import CommonSpace
+    from kedge.tasks import about_member_translation, about_translation
+
+    if arguments.of_many:
+        source, target = required_ends(arguments, to="--into")
+        common = CommonSpace.load(arguments.run_folder)
+        translator = common.translator(source=source, target=target, scale=arguments.scale)
+        about = about_member_translation(common, source=source, target=target, scale=arguments.scale)
+        return translator, about, common.health_.map.reason
+    discovery = load(arguments.run_folder)
+    how = {"back": arguments.back, "scale": arguments.scale, "kind": arguments.kind}
+    note_length(discovery, arguments)
+    return discovery.translator(**how), about_translation(discovery, **how), discovery.health_.searching.reason
 
 
 def _export_module(arguments: argparse.Namespace) -> int:
@@ -140,7 +171,10 @@ def _export_module(arguments: argparse.Namespace) -> int:
     if out.is_file() or (out.is_dir() and any(out.iterdir())):
         raise InputError(f"{out}: already exists, and a folder is not overwritten; choose another name")
     require_free(arguments)
-    module = TranslationModule.from_run(arguments.run_folder, back=arguments.back, scale=arguments.scale)
+    if arguments.of_many:
+        module = TranslationModule.from_translator(_translation(arguments)[0])
+    else:
+        module = TranslationModule.from_run(arguments.run_folder, back=arguments.back, scale=arguments.scale)
     model = open_model(arguments.model) if arguments.model else None
     with atomic_folder(out) as temporary:
         if model is None:
@@ -176,6 +210,8 @@ def _export_pairs(arguments: argparse.Namespace) -> int:
     from kedge.spaces import write_table
     from kedge.spaces.writing.atomic import atomic_path
 
+    if arguments.of_many:
+        return _export_groups(arguments)
     discovery = load(arguments.run_folder)
     pairs = zip(discovery.pair_keys_, discovery.pair_confidence_, strict=True)
     with atomic_path(arguments.out) as temporary:
@@ -192,13 +228,45 @@ def _export_pairs(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _export_groups(arguments: argparse.Namespace) -> int:
+    """Write the groups of a run of many spaces as a table: those of all, or with --from and --into of two of them."""
+    from kedge.cli.output import print_json, print_line
+    from kedge.many.common_space import CommonSpace
+    from kedge.spaces import write_table
+    from kedge.spaces.writing.atomic import atomic_path
+
+    common = CommonSpace.load(arguments.run_folder)
+    names = list(common.members_)
+    if arguments.source or arguments.target:
+        names = [common.require_member(name).name for name in required_ends(arguments, to="--into")]
+    places = [list(common.members_).index(name) for name in names]
+    chosen = [
+        (f"{sure:.4f}", *("" if keys[place] is None else str(keys[place]) for place in places))
+        for keys, sure in zip(common.group_keys_, common.group_probability_, strict=True)
+        if sum(keys[place] is not None for place in places) > 1
+    ]
+    with atomic_path(arguments.out) as temporary:
+        header = ("probability", *names)
+        write_table(temporary, header, chosen, spreadsheet_safe=arguments.spreadsheet_safe)
+    if arguments.json:
+        print_json({"out": str(arguments.out), "to": "pairs", "groups": len(chosen)})
+    else:
+        print_line(f"{len(chosen)} groups of {', '.join(names)} in {arguments.out}")
+    return 0
+
+
 def _export_atlas(arguments: argparse.Namespace) -> int:
     """Write both spaces as embedding-atlas reads them, and how to open them."""
     from kedge.cli.output import print_json, print_line
+    from kedge.errors import InputError
     from kedge.estimators import load
     from kedge.report import opening_command, require_layout, require_pyarrow, write_atlas
     from kedge.spaces import read_embeddings
 
+    if arguments.of_many:
+        raise InputError(
+            f"{arguments.run_folder}: is a run of many spaces, and embedding-atlas shows two; `kedge report` draws all"
+        )
     require_pyarrow()
     if arguments.layout:
         require_layout()

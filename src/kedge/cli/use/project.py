@@ -34,6 +34,11 @@ common:    what a run by `kedge unite` has instead, to be compared in the same w
     add_output(parser)
     parser.add_argument("--coordinates", choices=("relative", "shared"), help="which coordinates (relative)")
     parser.add_argument("--query", action="store_true", help="of a run by `kedge unite`: vectors to search with")
+    parser.add_argument(
+        "--metric",
+        choices=("ip", "l2"),
+        help="of a run by `kedge unite`: compare by inner product, or by distance where an index knows no other (ip)",
+    )
     parser.add_argument("--snapped", action="store_true", help="relative to snapped instead of free anchors")
     add_limit(parser)
 
@@ -50,8 +55,9 @@ def run(arguments: argparse.Namespace) -> int:
         return _project_into_common(arguments)
     if arguments.side not in ("X", "Y"):
         raise InputError(f"{arguments.side}: {arguments.run_folder} is a run of two spaces; give X or Y")
-    if arguments.query:
-        raise InputError(f"--query: {arguments.run_folder} is a run of two spaces; omit it")
+    for option in ("query", "metric"):
+        if getattr(arguments, option):
+            raise InputError(f"--{option}: {arguments.run_folder} is a run of two spaces; omit it")
     arguments.coordinates = arguments.coordinates or "relative"
     if arguments.snapped and arguments.coordinates != "relative":
         raise InputError("--snapped: shared coordinates use no anchors; omit it, or use --coordinates relative")
@@ -80,5 +86,5 @@ def _project_into_common(arguments: argparse.Namespace) -> int:
     require_free_space(arguments)
     common = CommonSpace.load(arguments.run_folder)
     space = read_embeddings(arguments.file, limit=arguments.limit)
-    vectors = common.project(space, space=arguments.side, query=arguments.query)
+    vectors = common.project(space, space=arguments.side, query=arguments.query, metric=arguments.metric or "ip")
     return write_derived(arguments, space, vectors, "common coordinates")

@@ -20,6 +20,7 @@ def add_parser(commands: Any) -> None:
         """  kedge search RUN x.vec y.vec cat dog
   kedge search RUN x.vec y.vec cat -k 10 --json
   kedge search RUN bge.npz minilm.npz cat --from bge --to minilm      of a run by `kedge unite`
+  kedge search RUN bge.npz chroma:DB#all cat --from bge               the same in a store of common coordinates
 
 They are ranked by the log likelihood ratio of two vectors being one item, the best that the run knows. The figure
 beside a key is a cosine, from -1 to 1: nearly the same order, and easier to read. --json has both.""",
@@ -40,17 +41,22 @@ def run(arguments: argparse.Namespace) -> int:
     from kedge.runs.description import holds_common_space
     from kedge.spaces import read_embeddings
     from kedge.tasks import search
-    from kedge.tasks.key_search import HasSides
+    from kedge.tasks.key_search import HasSides, search_common
 
-    discovery: HasSides
-    if holds_common_space(arguments.run_folder):
-        discovery = CommonSpace.load(arguments.run_folder).between(*required_ends(arguments))
-    else:
+    of_many = holds_common_space(arguments.run_folder)
+    if not of_many:
         refuse_ends(arguments)
-        discovery = load(arguments.run_folder)
-    x = read_embeddings(arguments.x, limit=arguments.limit)
-    y = read_embeddings(arguments.y, limit=arguments.limit)
-    found = search(discovery, x, y, arguments.keys, arguments.k)
+    common = CommonSpace.load(arguments.run_folder) if of_many else None
+    if common is not None and arguments.source and not arguments.target:
+        member = common.require_member(arguments.source)
+        x = read_embeddings(arguments.x, limit=arguments.limit)
+        y = read_embeddings(arguments.y, limit=arguments.limit)
+        found = search_common(member, x, y, arguments.keys, arguments.k)
+    else:
+        discovery: HasSides = common.between(*required_ends(arguments)) if common else load(arguments.run_folder)
+        x = read_embeddings(arguments.x, limit=arguments.limit)
+        y = read_embeddings(arguments.y, limit=arguments.limit)
+        found = search(discovery, x, y, arguments.keys, arguments.k)
     if arguments.json:
         print_json({key: [near._asdict() for near in neighbours] for key, neighbours in found.items()})
         return 0

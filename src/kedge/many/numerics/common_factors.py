@@ -18,11 +18,9 @@ from torch import Tensor
 
 from kedge.geometry import Moments, Spectrum
 from kedge.geometry.canonical import Halves
+from kedge.many.numerics.common_coordinates import MAX_LOADING
 from kedge.many.numerics.synchronisation import leading_blocks
 from kedge.models.pair_model import PairModel
-
-MAX_LOADING = 0.98**0.5
-"""Larger loadings are not believed: of two spaces they make a correlation of .98."""
 
 _MIN_CORRELATION = 0.03  # factors whose largest is below are left out
 _ROUNDS = 20

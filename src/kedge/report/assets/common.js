@@ -30,9 +30,22 @@ function draw(canvas) {
   pen.stroke();
 }
 
+function list() {
+  const [from, to] = ["from", "to"].map((end) => Number(document.getElementById(end).value));
+  const near = (lit >= 0 && data.near[`${from},${to}`]?.[lit]) || [];
+  const shown = near.map((group) => {
+    const item = document.createElement("li");
+    item.textContent = data.keys[group][to];
+    if (group === lit) item.append(" (its group)");
+    return item;
+  });
+  document.getElementById("near").replaceChildren(...shown);
+}
+
 function light(group) {
   if (group === lit) return;
   lit = group;
+  list();
   document.getElementById("found").textContent = lit < 0 ? "" : `probability ${data.probability[lit].toFixed(2)}`;
   canvases.forEach(draw);
 }
@@ -61,5 +74,6 @@ document.getElementById("key").addEventListener("input", (event) => {
   light(wanted === "" ? -1 : exact >= 0 ? exact : begins);
   if (wanted && exact < 0 && begins < 0) document.getElementById("found").textContent = "not among the rows that are drawn";
 });
+["from", "to"].forEach((end) => document.getElementById(end).addEventListener("change", list));
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => canvases.forEach(draw));
 canvases.forEach(draw);

@@ -1,18 +1,21 @@
-"""A common space of many as a page: small multiples, the matrix of pairs, and the loops."""
+"""A common space of many as a page: small multiples, search from any to any, the matrix of pairs, and the loops."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import combinations, permutations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from kedge import __version__
 from kedge.many.common_space import CommonSpace
+from kedge.matching import top_k
 from kedge.report.page.rendering import as_json, asset, render, require_page_target
-from kedge.spaces.conversion import SpaceLike
+from kedge.spaces.conversion import SpaceLike, as_space
 from kedge.spaces.writing.atomic import atomic_path
 
 MAX_GROUPS = 3000
@@ -20,6 +23,8 @@ MAX_GROUPS = 3000
 
 _SEALED = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 _COLOURS = 10
+_NEAR = 5
+_MAX_NEAR = 300_000  # numbers of groups that are listed as near, of all pairs together
 _INSIDE = 0.98  # of the points of a panel; the others lie at its border
 
 
@@ -45,6 +50,11 @@ def write_common_page(path: str | Path, common: CommonSpace, spaces: Mapping[str
         groups=int((sizes > 1).sum()),
         everywhere=int((sizes == len(names)).sum()),
         max_groups=MAX_GROUPS,
+        searched=searched_groups(len(names), min(len(common.groups_), MAX_GROUPS)),
+        broken={
+            frozenset(two) for loop in health.loops if loop.closed is False for two in combinations(loop.spaces, 2)
+        },
+        frozenset=frozenset,
         data=Markup(as_json(_drawn(common, spaces)).replace("<", "\\u003c")),
         script=Markup(asset("common.js")),
     )
@@ -58,11 +68,13 @@ def _drawn(common: CommonSpace, spaces: Mapping[str, SpaceLike]) -> dict[str, An
     coordinates = {name: common.project(spaces[name], space=name)[:, :-2] for name in common.members_}
     stacked = np.concatenate([rows[:MAX_GROUPS] for rows in coordinates.values()]).astype(np.float64)
     _, _, axes = np.linalg.svd(stacked - stacked.mean(axis=0), full_matrices=False)
-    flat = {name: (rows - stacked.mean(axis=0)) @ axes[:2].T for name, rows in coordinates.items()}
-    radius = float(np.quantile(np.abs(np.concatenate(list(flat.values()))), _INSIDE)) or 1.0
+    projection = {name: (rows - stacked.mean(axis=0)) @ axes[:2].T for name, rows in coordinates.items()}
+    for name, rows in projection.items():  # spaces that know little of the factors would be small beside the others
+        projection[name] = rows / max(float(np.sqrt((rows**2).mean())), 1e-12)
+    radius = float(np.quantile(np.abs(np.concatenate(list(projection.values()))), _INSIDE)) or 1.0
     points: list[list[list[float] | None]] = []
     for place, name in enumerate(common.members_):
-        within = np.clip(flat[name] / radius, -1, 1).round(3).tolist()
+        within = np.clip(projection[name] / radius, -1, 1).round(3).tolist()
         points.append([None if row < 0 else within[row] for row in groups[:, place].tolist()])
     angles = _angles(points, len(groups))
     return {
@@ -70,7 +82,35 @@ def _drawn(common: CommonSpace, spaces: Mapping[str, SpaceLike]) -> dict[str, An
         "probability": common.group_probability_[:MAX_GROUPS].round(4).tolist(),
         "colours": ((angles + np.pi) / (2 * np.pi) * _COLOURS).astype(int).clip(0, _COLOURS - 1).tolist(),
         "points": points,
+        "near": _nearest(common, spaces, groups),
     }
+
+
+def _nearest(common: CommonSpace, spaces: Mapping[str, SpaceLike], groups: NDArray[np.int64]) -> dict[str, Any]:
+    """By "s,t", numbers of two members: for the row in s of every group that is searched for, the groups whose rows in
+    t are likeliest the same item, likeliest first.
+    """
+    names = list(common.members_)
+    vectors = [as_space(spaces[name], name).vectors for name in names]
+    asked = groups[: searched_groups(len(names), len(groups))]
+    found: dict[str, Any] = {}
+    for s, t in permutations(range(len(names)), 2):
+        pair = common.between(names[s], names[t])
+        here, there = np.flatnonzero(asked[:, s] >= 0), np.flatnonzero(groups[:, t] >= 0)
+        near: list[list[int]] = [[] for _ in asked]
+        if len(here) and len(there):
+            queries = torch.from_numpy(pair.x_.shared(vectors[s][asked[here, s]]))
+            targets = torch.from_numpy(pair.y_.shared(vectors[t][groups[there, t]]))
+            _, rows = top_k(queries, targets, min(_NEAR, len(there)))
+            for group, best in zip(here.tolist(), there[rows.numpy()].tolist(), strict=True):
+                near[group] = best
+        found[f"{s},{t}"] = near
+    return found
+
+
+def searched_groups(spaces: int, groups: int) -> int:
+    """How many groups can be searched for, so that the page of many spaces stays small."""
+    return min(groups, _MAX_NEAR // (_NEAR * max(spaces * (spaces - 1), 1)))
 
 
 def _angles(points: list[list[list[float] | None]], count: int) -> NDArray[np.float64]:

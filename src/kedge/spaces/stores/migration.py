@@ -19,17 +19,20 @@ from kedge.errors import InputError
 from kedge.spaces.embeddings import unusable_rows
 from kedge.spaces.stores.identity import OnDuplicate, RowIds, row_ids
 from kedge.spaces.stores.payloads import same_payload, same_value
-from kedge.spaces.stores.store import NOTE, Batch, Description, Id, Store
+from kedge.spaces.stores.store import NOTE, Batch, Description, Id, Metric, Store
 
 Translate: TypeAlias = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 OnBad: TypeAlias = Callable[[Id, str], None]
 OnProgress: TypeAlias = Callable[[int, int], None]
+Accepts: TypeAlias = Callable[[Mapping[str, Any]], bool]
+"""Whether vectors may be added to a store whose note says this."""
 
 TRANSLATED = "translated"
 """What a mark says of a row; of one that the model itself encoded it should say "native"."""
 
 # Of every batch so many rows, drawn at random, are compared number by number and entry by entry.
 _COMPARED = 20
+_IDS_AT_ONCE = 1000
 # How far a unit vector may be off in a store that keeps half precision.
 _TOLERANCE = 2e-3
 _REPEATED = "has the id of an earlier row"
@@ -74,11 +77,15 @@ def migrate(
     resume: bool = False,
     on_duplicate: OnDuplicate = "refuse",
     mark: str | None = None,
+    mark_as: str = TRANSLATED,
+    metric: Metric | None = None,
+    accepts: Accepts | None = None,
     on_bad: OnBad | None = None,
     on_progress: OnProgress | None = None,
     on_check: OnProgress | None = None,
 ) -> Migration:
-    """Translate all rows of `source` into `target`, which must not exist yet unless the migration is to `resume`.
+    """Translate all rows of `source` into `target`, which must not exist yet unless the migration is to `resume`, or
+    the target `accepts` rows beside those of others.
 
     Parameters
     ----------
@@ -89,8 +96,13 @@ def migrate(
     on_duplicate : "refuse", "first" or "suffix"
         Rows whose id an earlier row has: an `InputError` before anything is written, left out, or called `ID-2`, ...
     mark : str, optional
-        An entry of the payload that says "translated" of each row, so that rows which are added later, and are the
+        An entry of the payload that says `mark_as` of each row, so that rows which are added later, and are the
         model's own, can be told from these.
+    metric : "cosine", "l2" or "ip", optional
+        What the target is to be searched by (that of the source).
+    accepts : callable, optional
+        Rows are added to a target that exists if this says so of its note. None of their ids may be there already,
+        unless the migration is to `resume`.
     on_bad : callable, optional
         Called with each row that cannot be translated or written, and why; without it the first is an `InputError`.
     on_progress, on_check : callable, optional
@@ -102,6 +114,7 @@ def migrate(
         Also where another process is writing to the target.
     """
     about = _with_mark(require_fitting(source, dims), mark)
+    about = replace(about, metric=metric or about.metric)
     if mark is not None and not target.keeps_payload:
         raise InputError(f"{target.address}: keeps no payload, so that rows cannot be marked in it; omit the mark")
     with (
@@ -109,9 +122,16 @@ def migrate(
         row_ids(source, target, on_duplicate, skip_missing=on_bad is not None) as ids,
     ):
         rename = bool(ids.repeated) and on_duplicate == "suffix"
-        prepare(target, replace(about, id_type="str") if rename else about, note, dims, resume=resume)
+        about = replace(about, id_type="str") if rename else about
+        others = 0
+        if require_free(target, note, resume=resume, accepts=accepts):
+            others = 0 if accepts is None else target.describe().rows
+            if not resume:
+                _require_new_ids(source, target)
+        else:
+            target.create(replace(about, dim=dims[1], metadata={NOTE: _as_text(note)}))
         read = written = before = bad = repeated = 0
-        for batch in _marked(source.read(batch_rows), mark):
+        for batch in _marked(source.read(batch_rows), mark, mark_as):
             rows = _rows_for(target, batch, ids, on_bad)
             new = rows.batch.take(_rows_not_in(target, rows.batch)) if resume else rows.batch
             require_held()
@@ -127,7 +147,10 @@ def migrate(
         require_held()
         target.finish()
         ids.rewind()
-        arrived = _check(lambda: _marked(source.read(batch_rows), mark), target, translate, ids, on_check)
+        others = max(others - before, 0)
+        arrived = _check(
+            lambda: _marked(source.read(batch_rows), mark, mark_as), target, translate, ids, on_check, others
+        )
     return Migration(rows=read, written=written, before=before, bad=bad, repeated=repeated, **arrived)
 
 
@@ -151,15 +174,15 @@ def _with_mark(about: Description, mark: str | None) -> Description:
     return replace(about, fields=about.fields.append(pa.field(mark, pa.string())))
 
 
-def _marked(batches: Iterator[Batch], mark: str | None) -> Iterator[Batch]:
-    """Batches whose payloads say that their vectors are translated."""
+def _marked(batches: Iterator[Batch], mark: str | None, mark_as: str) -> Iterator[Batch]:
+    """Batches whose payloads say what their vectors are."""
     for batch in batches:
         if mark is None:
             yield batch
             continue
         if any(mark in payload for payload in batch.payloads):
             raise InputError(f"the payload has an entry {mark!r} already; choose another name for the mark")
-        yield replace(batch, payloads=[{**payload, mark: TRANSLATED} for payload in batch.payloads])
+        yield replace(batch, payloads=[{**payload, mark: mark_as} for payload in batch.payloads])
 
 
 def require_own_ids(source: Store, target: Store, on_duplicate: OnDuplicate, *, skip_missing: bool) -> None:
@@ -168,26 +191,45 @@ def require_own_ids(source: Store, target: Store, on_duplicate: OnDuplicate, *, 
         pass
 
 
-def require_free(target: Store, note: Mapping[str, Any], *, resume: bool) -> bool:
-    """Whether the target already exists, which only one that the same migration has begun may do."""
+def require_free(target: Store, note: Mapping[str, Any], *, resume: bool, accepts: Accepts | None = None) -> bool:
+    """Whether the target already exists, which only one may do that the same migration has begun, or that `accepts`."""
     if not target.exists():
         return False
+    text = target.describe().metadata.get(NOTE)
+    if accepts is not None:
+        if not target.grows:
+            raise InputError(f"{target.address}: is written whole, nothing is added to it; use another kind of store")
+        if not accepts(read_note(text)):
+            raise InputError(f"{target.address}: holds other coordinates than those of this run; choose another name")
+        return True
     if not resume:
         raise InputError(
             f"{target.address}: already exists; go on with --resume if a migration into it was interrupted, "
             "or choose another name"
         )
-    if target.describe().metadata.get(NOTE) != _as_text(note):
+    if text != _as_text(note):
         raise InputError(f"{target.address}: holds something else than what this migration would write; another name?")
     return True
 
 
-def prepare(
-    target: Store, source: Description, note: Mapping[str, Any], dims: tuple[int, int], *, resume: bool
-) -> None:
-    """Make the target, unless there is one to go on with."""
-    if not require_free(target, note, resume=resume):
-        target.create(replace(source, dim=dims[1], metadata={NOTE: _as_text(note)}))
+def read_note(text: str | None) -> Mapping[str, Any]:
+    """What a store says of its vectors; nothing if kedge did not write it."""
+    try:
+        note = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return note if isinstance(note, dict) else {}
+
+
+def _require_new_ids(source: Store, target: Store) -> None:
+    """Refuse to add rows under ids that others have."""
+    for ids in source.ids(_IDS_AT_ONCE):
+        there = target.present([target.id_of(name) for name in ids if name is not None])
+        if there:
+            raise InputError(
+                f"{target.address}: has a row {min(map(str, there))!r} already; give these ids a beginning of their "
+                "own by --id-prefix, or go on with --resume if they were being added and that was interrupted"
+            )
 
 
 def _as_text(note: Mapping[str, Any]) -> str:
@@ -236,11 +278,19 @@ def _rows_not_in(target: Store, batch: Batch) -> list[int]:
 
 
 def _check(
-    read: Callable[[], Iterator[Batch]], target: Store, translate: Translate, ids: RowIds, on_check: OnProgress | None
+    read: Callable[[], Iterator[Batch]],
+    target: Store,
+    translate: Translate,
+    ids: RowIds,
+    on_check: OnProgress | None,
+    others: int,
 ) -> dict[str, int]:
-    """Read the source again, count rows on both sides, and compare a sample that is drawn from every batch."""
+    """Read the source again, count rows on both sides, and compare a sample that is drawn from every batch.
+
+    So many rows of the target are `others`, which no row of the source has to do with.
+    """
     rng = np.random.default_rng(0)
-    total = target.describe().rows
+    total = target.describe().rows - others
     expected = absent = compared = different = as_text = seen = 0
     for batch in read():
         rows = _rows_for(target, batch, ids, _pass_over).batch

@@ -81,6 +81,8 @@ class Store(ABC):
 
     keeps_payload = True
     is_folder = True  # whether a place that is no URL is a folder, and not a file
+    grows = True  # whether rows can be added to one that is finished
+    metrics: tuple[Metric, ...] = ("cosine", "l2", "ip")  # those that can be searched by
 
     def __init__(self, address: Address) -> None:
         self.address = address

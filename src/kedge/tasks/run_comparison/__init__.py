@@ -1,10 +1,17 @@
 """Several runs over the same spaces, side by side: what each found, where they differ, and which to trust.
 
 Here live the comparison of runs and its tables (`side_by_side`), how far their pairs agree (`agreement`), and the
-choice of one (`trust`). May import the modules of `kedge.tasks`, `kedge.estimators` and everything below.
+choice of one (`trust`); runs of many spaces are compared by their groups (`common_runs`). May import the modules of
+`kedge.tasks`, `kedge.estimators` and everything below.
 """
 
 from kedge.tasks.run_comparison.agreement import Disagreement, PairAgreement
+from kedge.tasks.run_comparison.common_runs import (
+    COMMON_COLUMNS,
+    CommonComparison,
+    CommonRunSummary,
+    compare_common_runs,
+)
 from kedge.tasks.run_comparison.side_by_side import (
     GOLD_COLUMNS,
     RUN_COLUMNS,
@@ -15,14 +22,18 @@ from kedge.tasks.run_comparison.side_by_side import (
 from kedge.tasks.run_comparison.trust import GoldScore, RunSummary, Trust
 
 __all__ = [
+    "COMMON_COLUMNS",
     "GOLD_COLUMNS",
     "RUN_COLUMNS",
+    "CommonComparison",
+    "CommonRunSummary",
     "Disagreement",
     "GoldScore",
     "PairAgreement",
     "RunComparison",
     "RunSummary",
     "Trust",
+    "compare_common_runs",
     "compare_runs",
     "keys_of_runs",
 ]

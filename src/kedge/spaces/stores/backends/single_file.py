@@ -38,6 +38,7 @@ class WholeFile(Store):
 
     keeps_payload = False
     is_folder = False
+    grows = False
 
     def __init__(self, address: Address) -> None:
         super().__init__(address)

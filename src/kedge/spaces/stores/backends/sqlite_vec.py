@@ -67,6 +67,7 @@ class SqliteVecStore(Store):
     """A table, as TABLE.COLUMN where it has several columns of vectors; others of its columns are the payload."""
 
     is_folder = False
+    metrics = ("cosine", "l2")
 
     def __init__(self, address: Address) -> None:
         super().__init__(address)
