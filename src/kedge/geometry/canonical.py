@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import torch
-from scipy.optimize import isotonic_regression
 from torch import Tensor
 
 from kedge.geometry.eigen import eigh
+from kedge.geometry.isotonic import never_rising
 from kedge.geometry.moments import Moments
 from kedge.geometry.procrustes import nearest_rotation
 from kedge.geometry.spectrum import Spectrum
@@ -66,8 +66,8 @@ def held_out_correlations(
         tiny = torch.finfo(torch.float32).tiny
         total = total + covariance / (along_x.clamp_min(tiny).sqrt() * along_y.clamp_min(tiny).sqrt())
     # Directions come by rank; where a later one seems stronger, that is noise.
-    smooth = isotonic_regression((total / len(turns)).nan_to_num().double().cpu().numpy(), increasing=False).x
-    return torch.from_numpy(smooth.copy()).to(x.variances.device).clamp(0, MAX_CORRELATION)
+    smooth = never_rising((total / len(turns)).nan_to_num().double().cpu().numpy())
+    return torch.from_numpy(smooth).to(x.variances.device).clamp(0, MAX_CORRELATION)
 
 
 def _singular_vectors(matrix: Tensor) -> tuple[Tensor, Tensor]:

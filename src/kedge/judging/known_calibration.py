@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from scipy.optimize import brentq
-from scipy.special import expit, logit
 
 from kedge.judging.confidence import Confidence
 from kedge.matching import Problem
@@ -39,6 +37,9 @@ def held_to_known(confidence: Confidence, known: Problem) -> Confidence:
     right = max(int((unaided.partner[rows] == partners).sum()), 0.5)
     if right >= stated.sum() - _SIGNIFICANT * np.sqrt((stated * (1 - stated)).sum()):
         return confidence
+    from scipy.optimize import brentq  # loaded where they are needed: they take a third of a second
+    from scipy.special import expit, logit
+
     shift = brentq(lambda by: expit(logit(stated) + by).sum() - right, -_LARGEST_SHIFT, 0.0)
     lowered = expit(logit(confidence.paired.astype(np.float64).clip(_EXTREME, 1 - _EXTREME)) + shift)
     paired = np.where(given, confidence.paired, np.minimum(lowered, confidence.paired)).astype(np.float32)
