@@ -7,10 +7,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from kedge.geometry.eigen import eigh
+from kedge.geometry.eigen import eigh, leading_eigh
 
 # Of subspace iteration.
 _ROUNDS = 3
+# With so many dimensions the moment itself takes less time than what avoids it.
+_FEW_DIMS = 2048
 
 
 @dataclass(frozen=True)
@@ -73,11 +75,14 @@ class Spectrum:
 
 
 def leading_directions(rows: Tensor, count: int) -> Tensor:
-    """About the `count` leading principal axes (d, count) of rows (n, d), by a randomised range finder.
+    """The `count` leading principal axes (d, count) of rows (n, d); in many dimensions about, by a randomised range finder.
 
-    A few rounds of subspace iteration on the rows themselves: no moment (d, d) is made, and no eigenproblem is larger
-    than `count` by half as much again. Always the same for the same rows.
+    That is a few rounds of subspace iteration on the rows themselves: no moment (d, d) is made, and no eigenproblem is
+    larger than `count` by half as much again. Always the same for the same rows.
     """
+    if rows.shape[1] <= _FEW_DIMS:
+        _, axes = leading_eigh((rows.T @ rows).double(), count)
+        return axes.flip(1).to(rows.dtype)
     width = min(rows.shape[1], len(rows), count + count // 2)
     start = torch.randn(rows.shape[1], width, generator=torch.Generator().manual_seed(0)).to(rows)
     basis = start
