@@ -11,8 +11,8 @@ from kedge.geometry.eigen import eigh, leading_eigh
 
 # Of subspace iteration.
 _ROUNDS = 3
-# With so many dimensions the moment itself takes less time than what avoids it.
-_FEW_DIMS = 2048
+# Up to so many dimensions the moment itself takes less time than what avoids it, on a CPU.
+_FEW_DIMS = 1536
 
 
 @dataclass(frozen=True)
@@ -75,13 +75,13 @@ class Spectrum:
 
 
 def leading_directions(rows: Tensor, count: int) -> Tensor:
-    """The `count` leading principal axes (d, count) of rows (n, d); in many dimensions about, by a randomised range finder.
+    """The `count` leading principal axes (d, count) of rows (n, d); of many dimensions by a randomised range finder.
 
     That is a few rounds of subspace iteration on the rows themselves: no moment (d, d) is made, and no eigenproblem is
     larger than `count` by half as much again. Always the same for the same rows.
     """
-    if rows.shape[1] <= _FEW_DIMS:
-        _, axes = leading_eigh((rows.T @ rows).double(), count)
+    if rows.shape[1] <= _FEW_DIMS and rows.device.type == "cpu":
+        _, axes = leading_eigh((rows.T @ rows).double(), min(count, len(rows)))
         return axes.flip(1).to(rows.dtype)
     width = min(rows.shape[1], len(rows), count + count // 2)
     start = torch.randn(rows.shape[1], width, generator=torch.Generator().manual_seed(0)).to(rows)

@@ -7,7 +7,7 @@ was not fitted to. Which family wins differs between spaces.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any
@@ -15,10 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kedge.geometry import Moments, denormalise, held_out_correlations, unit
-from kedge.matching import Problem, row_blocks
+from kedge.geometry import Moments, denormalise, held_out_correlations, nearest_rotation, unit
+from kedge.geometry.canonical import Turns
+from kedge.matching import Problem, largest, row_blocks
 from kedge.models.maps import recolored, refined
-from kedge.models.maps.families import candidates
+from kedge.models.maps.families import FAMILIES, candidates
 from kedge.models.maps.lesson import Lesson
 from kedge.models.maps.linear import LinearMap
 from kedge.models.maps.protocol import Map
@@ -106,7 +107,7 @@ def choose_map(
     courses.append(_Course.from_pairs(problem, rows_x, rows_y, fold, parts, False))
     courses_soft = [] if soft is None else [_SoftCourse(problem, parts[:_FOLDS], w * soft) for w in _SOFT_WEIGHTS]
 
-    scores: dict[tuple[int, str], list[Tensor]] = {}
+    scores: dict[tuple[int, str, str], list[Tensor]] = {}
     tested = 0
     everything: list[_Course | _SoftCourse] = [*courses, *courses_soft]
     for index in range(_FOLDS):
@@ -116,14 +117,18 @@ def choose_map(
         trial = _Trial.from_pairs(problem, rows_x[inside], rows_y[inside], center, generator)
         for number, course in enumerate(everything):
             for found in course.maps(index, families):
-                scores.setdefault((number, found.label), []).append(trial.scores(found.map))
+                scores.setdefault((number, found.family, found.label), []).append(trial.scores(found.map))
         tested += len(inside)
     if tested < _MIN_TESTED:
-        return ChosenMap(refined.refined_map(courses[-1].moments(None)), refined.FAMILY, refined.FAMILY)
+        moments = courses[-1].moments(None)
+        safest = refined.refined_map(moments, nearest_rotation(moments.cross))
+        return ChosenMap(safest, refined.FAMILY, refined.FAMILY)
     means = {which: torch.cat(found, dim=1).mean(dim=1) for which, found in scores.items()}
-    number, label = max(means, key=lambda which: float(means[which].sum()))
-    mrr, overlap = means[number, label].tolist()
-    best = next(found for found in everything[number].maps(None, families) if found.label == label)
+    number, family, label = max(means, key=lambda which: float(means[which].sum()))
+    mrr, overlap = means[number, family, label].tolist()
+    all_homes = FAMILIES if families is None else families
+    its_home = {name: home for name, home in all_homes.items() if name == family}
+    best = next(found for found in everything[number].maps(None, its_home) if found.label == label)
     return ChosenMap(best.map, best.family, best.label, mrr, overlap, tested, certain)
 
 
@@ -144,21 +149,23 @@ class _Course:
     ) -> _Course:
         halves = moments_of_halves(problem, rows_x, rows_y)
         x, y = problem.spectrum_x, problem.spectrum_y
-        best = choose_ridge(x, y, halves)
+        measured: Turns = {}
+        best = choose_ridge(x, y, halves, known=measured)
 
         def rows(left_out: int | None) -> tuple[Tensor, Tensor]:
             kept = fold != (-1 if left_out is None else left_out)
             return problem.take_x(rows_x[kept]), problem.take_y(rows_y[kept])
 
-        return cls(problem, parts, best, held_out_correlations(x, y, halves, best), rows, known_alone)
+        correlations = held_out_correlations(x, y, halves, best, known=measured)
+        return cls(problem, parts, best, correlations, rows, known_alone)
 
     def moments(self, left_out: int | None) -> Moments:
         """Of all pairs but those of one fold."""
         total = reduce(Moments.__add__, self.parts)
         return total if left_out is None else total - self.parts[left_out]
 
-    def maps(self, left_out: int | None, families: dict[str, str] | None) -> list[ChosenMap]:
-        """The candidates, fitted to all pairs but those of one fold."""
+    def maps(self, left_out: int | None, families: dict[str, str] | None) -> Iterator[ChosenMap]:
+        """The candidates, fitted to all pairs but those of one fold, one by one."""
         lesson = Lesson(
             self.moments(left_out),
             self.problem.spectrum_x,
@@ -168,7 +175,7 @@ class _Course:
             partial(self.rows, left_out),
         )
         suffix = " of the known pairs alone" if self.known_alone else ""
-        return [ChosenMap(found, family, label + suffix) for family, label, found in candidates(lesson, families)]
+        return (ChosenMap(found, family, label + suffix) for family, label, found in candidates(lesson, families))
 
 
 @dataclass(frozen=True)
@@ -182,10 +189,10 @@ class _SoftCourse:
     parts: list[Moments]
     soft: Tensor
 
-    def maps(self, left_out: int | None, _families: dict[str, str] | None) -> list[ChosenMap]:
+    def maps(self, left_out: int | None, _families: dict[str, str] | None) -> Iterator[ChosenMap]:
         """The candidate, fitted to all pairs but those of one fold."""
         kept = [part.cross for index, part in enumerate(self.parts) if index != left_out]
-        return [_soft_map(self.problem, reduce(torch.add, kept, self.soft))]
+        yield _soft_map(self.problem, reduce(torch.add, kept, self.soft))
 
 
 def _soft_map(problem: Problem, cross: Tensor) -> ChosenMap:
@@ -227,7 +234,7 @@ class _Trial:
         parts = []
         for rows, similarity in row_blocks(queries, self.index, self.budget):
             theirs = self.partners_nearest[rows]
-            nearest = similarity.topk(theirs.shape[1], dim=1).indices
+            nearest = largest(similarity, theirs.shape[1])[1]
             shared = (nearest[:, :, None] == theirs[:, None, :]).any(dim=2).double().mean(dim=1)
             # Counted in place: the sum of a mask would hold it once more as integers, twice as large as the block.
             own = similarity.gather(1, self.partners[rows, None])
@@ -253,4 +260,4 @@ def on_tensors(mapping: Map, rows: Tensor) -> Tensor:
 def _nearest(queries: Tensor, index: Tensor, budget: int) -> Tensor:
     """The ten rows of an index (i, d) nearest to each query (t, d): (t, 10)."""
     count = min(NEIGHBOURS, len(index))
-    return torch.cat([block.topk(count, dim=1).indices for _, block in row_blocks(queries, index, budget)])
+    return torch.cat([largest(block, count)[1] for _, block in row_blocks(queries, index, budget)])
