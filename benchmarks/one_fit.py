@@ -6,6 +6,7 @@ Runs with whatever kedge is on the path, of today or of some time ago, and so us
 from __future__ import annotations
 
 import json
+import resource
 import sys
 import time
 from pathlib import Path
@@ -18,6 +19,11 @@ import kedge
 
 def main(case_file: str, answer_file: str) -> None:
     """Fit the spaces of a case and write all that is compared."""
+    few = np.random.default_rng(0).standard_normal((60, 5)).astype(np.float32)
+    kedge.AnchorDiscovery(n_anchors=5, device="cpu").fit(
+        few, few, [(row, row) for row in range(15)]
+    )  # loads everything
+    loaded = _bytes("VmRSS")
     case = np.load(case_file)
     torch.set_num_threads(int(case["threads"]))
     x, y = (kedge.Embeddings(case[f"keys_{side}"].tolist(), case[side]) for side in "xy")
@@ -25,6 +31,7 @@ def main(case_file: str, answer_file: str) -> None:
     began = time.perf_counter()
     discovery.fit(x, y, case["seeds"])
     seconds = time.perf_counter() - began
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - loaded
     if hasattr(discovery, "translate_back"):  # until `translate` took `back`
         back = discovery.translate_back(case["queries_y"])
     else:
@@ -35,6 +42,7 @@ def main(case_file: str, answer_file: str) -> None:
     description = {
         "package": str(Path(kedge.__file__).parent),
         "seconds": seconds,
+        "peak_bytes": peak,
         "pair_keys": [list(map(str, discovery.pair_keys_[number])) for number in found],
         "verdicts": {name: answer.verdict for name, answer in answers.items()},
         "scores": {name: float(answer.score) for name, answer in answers.items()},
@@ -49,6 +57,12 @@ def main(case_file: str, answer_file: str) -> None:
         forth=discovery.translate(case["queries_x"]),
         back=back,
     )
+
+
+def _bytes(name: str) -> int:
+    """A figure of Linux's account of this process."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial, reduce
 
 import torch
 from torch import Tensor
@@ -11,8 +13,10 @@ from kedge.geometry.eigen import eigh, leading_eigh
 
 # Of subspace iteration.
 _ROUNDS = 3
-# Up to so many dimensions the moment itself takes less time than what avoids it, on a CPU.
-_FEW_DIMS = 1536
+# Rows that are multiplied at once.
+_ROWS = 2048
+FEW_DIMS = 1536
+"""Up to so many dimensions the moment itself takes less time than what avoids it, on a CPU."""
 
 
 @dataclass(frozen=True)
@@ -80,14 +84,24 @@ def leading_directions(rows: Tensor, count: int) -> Tensor:
     That is a few rounds of subspace iteration on the rows themselves: no moment (d, d) is made, and no eigenproblem is
     larger than `count` by half as much again. Always the same for the same rows.
     """
-    if rows.shape[1] <= _FEW_DIMS and rows.device.type == "cpu":
-        _, axes = leading_eigh((rows.T @ rows).double(), min(count, len(rows)))
-        return axes.flip(1).to(rows.dtype)
+    if rows.shape[1] <= FEW_DIMS and rows.device.type == "cpu":
+        moment = _total(rows, lambda some: some.T @ some)
+        return leading_eigh(moment.double(), min(count, len(rows)))[1].flip(1).float()
     width = min(rows.shape[1], len(rows), count + count // 2)
-    start = torch.randn(rows.shape[1], width, generator=torch.Generator().manual_seed(0)).to(rows)
+    start = torch.randn(rows.shape[1], width, generator=torch.Generator().manual_seed(0)).to(rows.device)
     basis = start
     for _ in range(_ROUNDS):
-        basis = torch.linalg.qr(rows.T @ (rows @ basis)).Q
-    seen = rows @ basis
-    _, axes = eigh((seen.T @ seen).double())
-    return basis @ axes.flip(1)[:, :count].to(basis.dtype)
+        basis = torch.linalg.qr(_total(rows, partial(_projected, basis))).Q
+    within = basis.T @ _total(rows, partial(_projected, basis))
+    _, axes = eigh(within.double())
+    return basis @ axes.flip(1)[:, :count].float()
+
+
+def _projected(basis: Tensor, rows: Tensor) -> Tensor:
+    """The moment of rows (k, d) times a basis (d, w), without the moment."""
+    return rows.T @ (rows @ basis)
+
+
+def _total(rows: Tensor, product: Callable[[Tensor], Tensor]) -> Tensor:
+    """The sum of a product (a, b) of some rows (k, d), as float32, over all rows (n, d)."""
+    return reduce(torch.add, (product(rows[begin : begin + _ROWS].float()) for begin in range(0, len(rows), _ROWS)))
