@@ -15,8 +15,8 @@ from kedge.matching.candidates import Candidates, nearest_of
 from kedge.matching.csls import NEIGHBOURS, Match, match_csls, second_margins
 from kedge.matching.neighbours import largest, top_k_both
 
-# Rows whose candidates are side by side in memory at once.
-_ROWS = 2048
+# Numbers of candidates that are side by side in memory at once.
+_NUMBERS = 2**22
 CHECKED = 2000
 """Rows of which the exact answer is found as well."""
 
@@ -240,8 +240,9 @@ class _RankedCandidates:
 def similarities_of(rows: Tensor, others: Tensor, candidates: Tensor) -> Tensor:
     """Inner products (n, k) of rows (n, d) with their candidates (n, k) among others (m, d); -inf where one is -1."""
     found = torch.empty(candidates.shape, dtype=torch.float32, device=rows.device)
-    for begin in range(0, len(rows), _ROWS):
-        some = slice(begin, begin + _ROWS)
+    count = max(_NUMBERS // max(candidates.shape[1] * rows.shape[1], 1), 1)
+    for begin in range(0, len(rows), count):
+        some = slice(begin, begin + count)
         which = candidates[some].clamp_min(0)
         there = others.index_select(0, which.flatten()).view(*which.shape, -1).float()
         found[some] = torch.bmm(there, rows[some].float()[:, :, None])[:, :, 0]
