@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from kedge.errors import InputError
-from kedge.geometry import FEW_DIMS, Spectrum, eigh, leading_directions, normalise, unit
+from kedge.geometry import Spectrum, eigh, leading_directions, normalise, unit
 
 MAX_AXES = 512
 """Of spaces with more dimensions the leading principal axes are looked at: the others cost minutes and say little."""
@@ -23,6 +23,8 @@ MAX_AXES = 512
 _NUMBERS = 2**20
 # Rows on which leading axes are found.
 _AXES_ROWS = 8192
+# Of more dimensions these rows are held in half precision, so that they take no more memory.
+_WIDE = 1536
 
 
 def resolve_device(name: str) -> torch.device:
@@ -137,7 +139,7 @@ def _leading_axes(
     if max_axes is None or vectors.shape[1] <= max_axes:
         return None
     drawn = np.sort(np.random.default_rng(0).permutation(len(vectors))[:_AXES_ROWS])
-    dtype = torch.float32 if vectors.shape[1] <= FEW_DIMS else torch.float16  # as much memory, whatever the dimensions
+    dtype = torch.float32 if vectors.shape[1] <= _WIDE else torch.float16
     sample = torch.empty(len(drawn), vectors.shape[1], dtype=dtype, device=device)
     for some in _pieces(*sample.shape):
         sample[some] = normalise(_float32(vectors[drawn[some]], device), center)

@@ -8,11 +8,10 @@ from kedge.geometry.moments import Moments, moments_of
 from kedge.geometry.normalise import center_of, denormalise, normalise, principal_axes, standardise, unit, whiten
 from kedge.geometry.procrustes import nearest_rotation, orthogonal_map
 from kedge.geometry.relative import relative
-from kedge.geometry.spectrum import FEW_DIMS, Spectrum, leading_directions
+from kedge.geometry.spectrum import Spectrum, leading_directions
 from kedge.geometry.sphere import exponential_map
 
 __all__ = [
-    "FEW_DIMS",
     "Moments",
     "Spectrum",
     "canonical_directions",

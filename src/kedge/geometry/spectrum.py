@@ -15,8 +15,8 @@ from kedge.geometry.eigen import eigh, leading_eigh
 _ROUNDS = 3
 # Rows that are multiplied at once.
 _ROWS = 2048
-FEW_DIMS = 1536
-"""Up to so many dimensions the moment itself takes less time than what avoids it, on a CPU."""
+# Up to so many dimensions the range finder would go over all of them: the moment itself is quicker then, on a CPU.
+_FEW_DIMS = 768
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def leading_directions(rows: Tensor, count: int) -> Tensor:
     That is a few rounds of subspace iteration on the rows themselves: no moment (d, d) is made, and no eigenproblem is
     larger than `count` by half as much again. Always the same for the same rows.
     """
-    if rows.shape[1] <= FEW_DIMS and rows.device.type == "cpu":
+    if rows.shape[1] <= _FEW_DIMS and rows.device.type == "cpu":
         moment = _total(rows, lambda some: some.T @ some)
         return leading_eigh(moment.double(), min(count, len(rows)))[1].flip(1).float()
     width = min(rows.shape[1], len(rows), count + count // 2)
