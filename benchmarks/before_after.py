@@ -58,7 +58,8 @@ class Case:
 @dataclass(frozen=True)
 class Answer:
     """What one checkout says of a case: pairs of keys with their confidence, and for n rows of X a partner and a
-    confidence (n,), translations (q, d) in both directions, and the two verdicts with their scores.
+    confidence (n,), translations (q, d) in both directions, and the two verdicts with their scores; what the fit took,
+    in seconds and in bytes, the spaces included.
     """
 
     pairs: dict[tuple[str, str], float]
@@ -69,6 +70,7 @@ class Answer:
     verdicts: dict[str, str]
     scores: dict[str, float]
     seconds: float
+    peak_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -194,6 +196,7 @@ def fit(checkout: Path, spaces: dict[str, Any], threads: int, folder: Path) -> A
             {name: EARLIER_VERDICTS.get(verdict, verdict) for name, verdict in description["verdicts"].items()},
             description["scores"],
             description["seconds"],
+            description["peak_bytes"],
         )
 
 

@@ -3,12 +3,15 @@
     python benchmarks/dimensions.py --data DIR                              5,000 sentences in 300 ... 4,096 dimensions
     python benchmarks/dimensions.py --data DIR --cases images --dims 128 1536
     python benchmarks/dimensions.py --data DIR --cases mobilenet words many-words no-seeds
+    python benchmarks/dimensions.py --data DIR --cases memory                20,000 sentences in 3,072 dimensions
     python benchmarks/dimensions.py --data DIR --before ../kedge-before     beside another checkout, in the same run
 
 `sentences` and `images` are real vectors carried into more dimensions: beside noise of a falling spectrum, and rotated
 at random; into fewer, by their leading principal axes. `mobilenet` (10,000 images), `words` (5,000), `many-words`
 (20,000) and `no-seeds` (20,000 words) are as they are. All but the last have 15 seeds. Each fit runs in a process of
-its own on the CPU, or with `--device cuda` in this one. Right is the share of rows whose partner is right.
+its own on the CPU, or with `--device cuda` in this one. Right is the share of rows whose partner is right. Memory is
+the largest that the process had, the spaces included, less what it had with everything loaded and no vector read, in
+multiples of the two spaces in float32; on the CPU only.
 """
 
 from __future__ import annotations
@@ -33,6 +36,7 @@ AS_THEY_ARE = {
     "many-words": ("easy", 20_000, 15),
     "no-seeds": ("easy", 20_000, 0),
 }
+MEMORY = ("sentences", 20_000, 3072)
 COLUMNS = (
     "spaces",
     "rows",
@@ -40,6 +44,7 @@ COLUMNS = (
     "seeds",
     "seconds",
     "to the first",
+    "memory",
     "right",
     "before",
     "right",
@@ -51,7 +56,7 @@ def main() -> None:
     """Run the cases and print a table."""
     parser = new_parser(__doc__)
     add_data_option(parser)
-    names = [*CARRIED, *AS_THEY_ARE]
+    names = [*CARRIED, *AS_THEY_ARE, "memory"]
     parser.add_argument("--cases", nargs="+", choices=names, default=["sentences"], help="which (sentences)")
     parser.add_argument("--dims", nargs="+", type=int, default=[300, 768, 1536, 3072, 4096], help="of carried vectors")
     parser.add_argument("--rows", type=int, default=5000, help="of carried vectors (5,000)")
@@ -82,6 +87,8 @@ def main() -> None:
 
 def spaces_of(data: Path, name: str, dims: int | None, rows: int) -> tuple[NDArray[Any], NDArray[Any], int]:
     """Vectors (n, dx) and (n, dy) whose row i is one thing, and how many seeds there are to be."""
+    if name == "memory":
+        name, rows, dims = MEMORY
     if dims is None:
         kind, rows, seeds = AS_THEY_ARE[name]
         pair = load_pair(data, kind, rows)
@@ -131,20 +138,22 @@ def run(checkout: Path, spaces: dict[str, Any], truth: NDArray[Any], threads: in
         with tempfile.TemporaryDirectory() as folder:
             answer = fit(checkout, spaces, threads, Path(folder))
         seconds, match, verdict = answer.seconds, answer.match, answer.verdicts["map"]
+        memory = answer.peak_bytes / (4 * (spaces["x"].size + spaces["y"].size))
     else:
         x, y = (Embeddings(spaces[f"keys_{side}"].tolist(), spaces[side]) for side in "xy")
         discovery = AnchorDiscovery(device=device)
         timed(lambda: discovery.fit(x, y, spaces["seeds"]))  # kernels compile the first time
         seconds, _ = timed(lambda: discovery.fit(x, y, spaces["seeds"]))
-        match, verdict = discovery.match_, discovery.health_.map.verdict
-    return {"seconds": seconds, "right": float((match == truth).mean()), "verdict": verdict}
+        match, verdict, memory = discovery.match_, discovery.health_.map.verdict, None
+    return {"seconds": seconds, "memory": memory, "right": float((match == truth).mean()), "verdict": verdict}
 
 
 def cells(result: dict[str, Any], first: float) -> list[str]:
     """A row of the table."""
     dims = " x ".join(map(str, dict.fromkeys(result["dimensions"])))
     row = [result["spaces"], f"{result['rows']:,}", dims, str(result["seeds"]), f"{result['seconds']:.1f}"]
-    row += [f"{result['seconds'] / first:.2f}", f"{result['right']:.4f}"]
+    memory = "" if result["memory"] is None else f"{result['memory']:.2f}"
+    row += [f"{result['seconds'] / first:.2f}", memory, f"{result['right']:.4f}"]
     if "seconds_before" not in result:
         return [*row, "", "", ""]
     ratio = result["seconds"] / result["seconds_before"]

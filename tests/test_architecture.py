@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -182,3 +183,21 @@ def test_forms_of_maps_load_without_torch():
         "    form_of(family).from_state({'matrix': numpy.eye(3, dtype=numpy.float32)}, (3, 3))"
     )
     assert "torch" not in loaded_by(code)
+
+
+def test_threads_sleep_while_they_wait_whichever_part_is_loaded_first_unless_the_environment_says_otherwise():
+    code = "import os, kedge.estimators.devices\nprint(os.environ['OMP_WAIT_POLICY'])"
+    for given, expected in ((None, "PASSIVE"), ("ACTIVE", "ACTIVE")):
+        environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+        environment |= {} if given is None else {"OMP_WAIT_POLICY": given}
+        done = subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True)
+        assert done.stdout.split() == [expected]
+
+
+def test_a_small_discovery_loads_no_scipy():
+    code = (
+        "import numpy, kedge\n"
+        "x = numpy.random.default_rng(0).standard_normal((60, 5))\n"
+        "kedge.AnchorDiscovery(n_anchors=5, device='cpu').fit(x, x, [(i, i) for i in range(50)])"
+    )
+    assert "scipy" not in loaded_by(code)

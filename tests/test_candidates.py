@@ -24,8 +24,10 @@ from kedge.matching import (
     exact_is_quick,
     find_candidates,
     map_rows,
+    match_csls,
     nearest_of,
     row_pieces,
+    second_margins,
     to_half,
 )
 from kedge.matching import blocks as blocks_module
@@ -311,6 +313,19 @@ def assert_same(found: Match, exact: Match) -> None:
     assert found.mutual.tolist() == exact.mutual.tolist()
     for name in ("margin", "row_hubness", "column_hubness"):
         torch.testing.assert_close(getattr(found, name), getattr(exact, name), rtol=0, atol=1e-6)
+
+
+@given(st.integers(1, KEPT), st.integers(1, KEPT), st.integers(0, 1000))
+@settings(deadline=None, max_examples=60)
+def test_an_exact_comparison_is_that_of_the_plain_passes(n, m, seed):
+    x, y = rows(n, seed=seed), rows(m, seed=seed + 1)
+    compared, match = ExactComparison(x, y, budget=2**12), match_csls(x, y)
+    assert_same(compared.match(), match)
+    hubness = match.row_hubness, match.column_hubness
+    found, expected = compared.second_margins(match, torch.arange(n)), second_margins(x, y, torch.arange(n), *hubness)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
+    found, of_y = compared.second_margins(match, torch.arange(m), of_y=True), hubness[::-1]
+    torch.testing.assert_close(found, second_margins(y, x, torch.arange(m), *of_y), rtol=0, atol=1e-6)
 
 
 @given(st.integers(1, KEPT), st.integers(1, KEPT), st.integers(0, 1000))

@@ -26,6 +26,7 @@ from kedge.geometry import (
     ridge,
     unit,
 )
+from kedge.geometry import spectrum as spectrum_module
 from kedge.models.pair_model import RIDGES, PairModel, choose_ridge, fit_pair_model
 
 
@@ -223,7 +224,9 @@ def test_in_principal_axes_a_spectrum_does_the_same_without_them():
     torch.testing.assert_close(turned_x.variance_along(directions), measured, rtol=1e-5, atol=1e-5)
 
 
-def test_leading_directions_hold_what_those_of_the_whole_decomposition_do():
+@pytest.mark.parametrize("few_dims", [0, 100])
+def test_leading_directions_hold_what_those_of_the_whole_decomposition_do(few_dims, monkeypatch):
+    monkeypatch.setattr(spectrum_module, "_FEW_DIMS", few_dims)
     chance = torch.Generator().manual_seed(0)
     turn, _ = torch.linalg.qr(torch.randn(80, 80, generator=chance))
     rows = torch.randn(500, 80, generator=chance) * torch.logspace(0, -2, 80) @ turn

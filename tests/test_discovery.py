@@ -10,8 +10,8 @@ from sklearn.base import clone
 import kedge
 from kedge import AnchorDiscovery, Embeddings, InputError, Schedule
 from kedge.errors import NotFittedError
-from kedge.geometry import center_of, normalise, principal_axes
-from kedge.solving.fingerprints import fingerprints, similarity_profiles
+from kedge.geometry import center_of, normalise, principal_axes, unit
+from kedge.solving.fingerprints import fingerprints, similarity_profiles, whitening_basis
 from kedge.solving.schedule import schedules_for
 from kedge.solving.steps import Log
 from kedge.tasks import evaluate, gold_by_key, search
@@ -121,6 +121,20 @@ def test_fingerprints_do_not_depend_on_how_a_space_is_turned_or_ordered(words):
     left, right = fingerprints(rows, other, 2**28, Log())
     assert ((left[order] * right).sum(dim=1) > 0.99).all()
     assert (left @ right.T).argmax(dim=1).tolist() == order.argsort().tolist()
+
+
+@pytest.mark.parametrize("rows", [8, 30, 200])
+def test_the_basis_of_fingerprints_whitens_what_all_rows_vary_in(rows):
+    generator = torch.Generator().manual_seed(0)
+    mixing = torch.randn(40, 40, generator=generator) * torch.linspace(2, 0.5, 40)
+    parts = [torch.randn(count, 40, generator=generator) @ mixing for count in (rows, 2 * rows)]
+    basis = whitening_basis(parts, 10).double()
+    covariance = torch.stack([(part.T @ part).double() / len(part) for part in parts]).mean(dim=0)
+    torch.testing.assert_close(basis.T @ covariance @ basis, torch.eye(10).double(), rtol=1e-4, atol=1e-4)
+    variances, axes = torch.linalg.eigh(covariance)
+    plain = axes[:, -10:] / variances[-10:].sqrt()
+    left, right = (unit(torch.cat(parts) @ some.float()) for some in (basis, plain))
+    torch.testing.assert_close(left @ left.T, right @ right.T, rtol=1e-3, atol=1e-3)  # the same, but for a turn
 
 
 def test_what_is_tried_follows_the_number_of_seeds():

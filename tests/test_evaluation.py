@@ -8,11 +8,14 @@ from copy import copy
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binomtest
 
 from kedge import AnchorDiscovery, Embeddings, InputError
 from kedge.cli.main import main
 from kedge.spaces import read_embeddings, rows_from_key_pairs
-from kedge.tasks import SearchScores, evaluate, gold_by_key, search_scores
+from kedge.tasks import SearchScores, evaluate, gold_by_key, search_scores, wilson_interval
 
 
 @pytest.fixture(scope="module")
@@ -254,3 +257,10 @@ def test_a_report_takes_the_same_dictionaries(run_files, dictionary, tmp_path, c
     assert call("report", *run_files, "--gold", dictionary, "-o", tmp_path / "report.html") == 0
     assert "gold: 101 pairs (2 lines skipped" in capsys.readouterr().err
     assert "Shared" in (tmp_path / "report.html").read_text()
+
+
+@given(st.integers(1, 2000), st.floats(0, 1))
+def test_wilson_intervals_are_those_of_scipy(count, share):
+    right = round(share * count)
+    expected = binomtest(right, count).proportion_ci(method="wilson")
+    assert wilson_interval(right, count) == pytest.approx((expected.low, expected.high), abs=1e-12)

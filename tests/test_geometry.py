@@ -9,12 +9,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from scipy.optimize import isotonic_regression
 
 from kedge.geometry import (
     center_of,
     exponential_map,
+    leading_eigh,
     moments_of,
     nearest_rotation,
+    never_rising,
     normalise,
     orthogonal_map,
     principal_axes,
@@ -163,3 +166,19 @@ def test_standardise_leaves_constant_columns_at_zero():
     assert (standard[:, 0] == 0).all()
     assert float(standard[:, 1].mean()) == pytest.approx(0, abs=1e-5)
     assert float(standard[:, 1].std()) == pytest.approx(1, abs=1e-3)
+
+
+@given(arrays(np.float64, st.integers(1, 30), elements=st.integers(-30, 30)), st.booleans())
+def test_sequences_that_never_rise_are_those_of_scipy(values, weighted):
+    weights = np.random.default_rng(0).uniform(0.1, 2, len(values)) if weighted else None
+    expected = isotonic_regression(values, weights=weights, increasing=False).x
+    np.testing.assert_allclose(never_rising(values, weights), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("count", [1, 5, 12, 40])
+def test_leading_eigenvectors_are_those_of_the_whole_decomposition(count):
+    rows = gaussian(40, 12).double()
+    values, vectors = leading_eigh(rows.T @ rows, count)
+    every_value, every_vector = torch.linalg.eigh(rows.T @ rows)
+    torch.testing.assert_close(values, every_value[-count:])
+    torch.testing.assert_close((vectors * every_vector[:, -count:]).sum(dim=0).abs(), torch.ones_like(values))

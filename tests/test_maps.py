@@ -17,6 +17,7 @@ import kedge
 from kedge import AnchorDiscovery, InputError
 from kedge.geometry import Moments, moments_of, unit
 from kedge.matching import DEFAULT_BUDGET, Problem
+from kedge.models.maps import choosing
 from kedge.models.maps.choosing import ChosenMap, choose_map, on_tensors
 from kedge.models.maps.families import FAMILIES, candidates, form_of
 from kedge.models.maps.lesson import Lesson
@@ -200,6 +201,16 @@ def test_a_map_that_is_not_linear_is_chosen_where_it_is_better(with_kernel):
     similarity = unit(on_tensors(bent.map, x[600:])) @ y.T
     own = similarity.gather(1, torch.arange(600, 1200)[:, None])
     assert float((1 / ((similarity > own).sum(dim=1) + 1)).mean()) == pytest.approx(bent.mrr, abs=0.06)
+
+
+@pytest.mark.parametrize("noise", [0.05, 0.3, 1.0])
+def test_maps_that_are_hopeless_on_some_searches_would_not_have_been_chosen(noise, monkeypatch):
+    found = chosen(straight(3000, noise), 3000)
+    monkeypatch.setattr(choosing, "_MANY", 10**9)  # every map on every search
+    plain = chosen(straight(3000, noise), 3000)
+    assert (found.label, found.tested) == (plain.label, plain.tested)
+    assert (found.mrr, found.overlap) == pytest.approx((plain.mrr, plain.overlap))
+    np.testing.assert_array_equal(found.map.state()["matrix"], plain.map.state()["matrix"])
 
 
 def test_where_spaces_are_not_bent_a_linear_map_is_chosen_all_the_same(with_kernel):

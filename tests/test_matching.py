@@ -22,6 +22,7 @@ from kedge.matching import (
     row_blocks,
     sinkhorn,
     top_k,
+    top_k_both,
     transport_step,
     use_fused,
 )
@@ -65,6 +66,24 @@ def test_top_k(size, k):
     expected = (a @ b.T).topk(min(k, m), dim=1)
     torch.testing.assert_close(values, expected.values)
     torch.testing.assert_close((a @ b.T).gather(1, indices), expected.values)
+
+
+@given(sizes, st.integers(1, 7), st.booleans(), st.booleans())
+@settings(deadline=None, max_examples=60)
+def test_top_k_of_both_sides(size, k, penalised, rising):
+    n, m, seed = size
+    a, b = rows(n, seed=seed), rows(m, seed=seed + 1)
+    penalties = torch.rand(n + m, generator=torch.Generator().manual_seed(seed)) if penalised else torch.zeros(n + m)
+    given = (penalties[:n], penalties[n:]) if penalised else ()
+    if rising:  # every block beats those before
+        a = a * torch.linspace(0.1, 10, n)[:, None]
+    dense = a @ b.T - penalties[:n, None] - penalties[n:]
+    for (values, indices), scores in zip(
+        top_k_both(a, b, k, *given, budget=SMALL_BUDGET), (dense, dense.T), strict=True
+    ):
+        torch.testing.assert_close(values, scores.topk(min(k, scores.shape[1]), dim=1).values)
+        torch.testing.assert_close(scores.gather(1, indices), values)
+        assert all(len(set(row)) == len(row) for row in indices.tolist())
 
 
 @given(st.integers(1, 5), st.integers(1, 3000), st.integers(1, 11), st.integers(0, 1000))

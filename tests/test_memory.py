@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from kedge.estimators.devices import _pieces
+
 PROGRAM = """
 import resource, sys, numpy as np, torch
 from kedge import AnchorDiscovery, Embeddings, Schedule
@@ -83,3 +85,11 @@ def test_the_limit_would_catch_a_stored_matrix(tmp_path):
     done = _under_the_limit(greedy, tmp_path)
     assert done.returncode != 0
     assert "memory" in done.stderr
+
+
+@pytest.mark.parametrize("dim", [1, 300, 3072, 3 * 2**20])
+def test_what_is_read_at_once_does_not_grow_with_the_dimensions(dim):
+    pieces = list(_pieces(5000, dim))
+    rows = [row for some in pieces for row in range(*some.indices(5000))]
+    assert rows == list(range(5000))
+    assert max(some.stop - some.start for some in pieces) * dim <= max(2**20, dim)

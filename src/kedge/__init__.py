@@ -8,9 +8,15 @@
 Names load what they need when first used, so that `import kedge` and `kedge --help` are quick.
 """
 
+import os
+
 TYPE_CHECKING = False  # not from typing, whose import takes longer than all of this
 
 __version__ = "0.1.0"
+
+# Threads of torch that wait for each other sleep, if kedge is first to load it: for the library and the command line.
+# Spinning is no quicker, and where others use the same cores, several times slower.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 if TYPE_CHECKING:
     from kedge.errors import InputError, KedgeError
@@ -108,12 +114,8 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name not in _HOME:
         raise AttributeError(f"module 'kedge' has no attribute {name!r}")
-    import os
     from importlib import import_module
 
-    # Threads of torch that wait for each other sleep, if kedge is first to load it. Spinning is no quicker, and where
-    # others use the same cores, several times slower.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     return getattr(import_module(_HOME[name]), name)
 
 

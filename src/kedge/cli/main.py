@@ -48,8 +48,6 @@ def entry_point() -> NoReturn:
     """What the `kedge` script calls: `main`, with an answer to signals from beginning to end."""
     answer_signals(exit_at_once)
     atexit.register(answer_signals, signal.SIG_IGN)  # called last: after it, Python would die of a signal
-    # Threads that wait for each other sleep. Spinning is no quicker, and where others use the same cores, much slower.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from kedge.cli.parser import build_parser
 
     report_sigbus()

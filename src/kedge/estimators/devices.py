@@ -18,10 +18,13 @@ from kedge.geometry import Spectrum, eigh, leading_directions, normalise, unit
 MAX_AXES = 512
 """Of spaces with more dimensions the leading principal axes are looked at: the others cost minutes and say little."""
 
-# Rows that travel at once: a memory-mapped file is never copied whole in its raw form.
-_ROWS = 8192
+# Numbers that travel at once: a memory-mapped file is never copied whole in its raw form, and what normalising takes
+# besides does not grow with the dimensions.
+_NUMBERS = 2**20
 # Rows on which leading axes are found.
 _AXES_ROWS = 8192
+# Of more dimensions these rows are held in half precision, so that they take no more memory.
+_WIDE = 1536
 
 
 def resolve_device(name: str) -> torch.device:
@@ -117,8 +120,8 @@ def load_space(
     _forget_pages(vectors)
     variances, axes = eigh(moment / len(vectors))
     turn = axes.flip(1).float()
-    for begin in range(0, len(rows), _ROWS):
-        rows[begin : begin + _ROWS] = (rows[begin : begin + _ROWS].float() @ turn).to(dtype)
+    for some in _pieces(*rows.shape):
+        rows[some] = (rows[some].float() @ turn).to(dtype)
     spectrum = Spectrum(variances.flip(0).clamp_min(0))
     return Loaded(rows, turn if start is None else start @ turn, spectrum, middle, seen.mean_norm)
 
@@ -136,14 +139,27 @@ def _leading_axes(
     if max_axes is None or vectors.shape[1] <= max_axes:
         return None
     drawn = np.sort(np.random.default_rng(0).permutation(len(vectors))[:_AXES_ROWS])
-    sample = torch.from_numpy(np.array(vectors[drawn], dtype=np.float32)).to(device)
-    return leading_directions(normalise(sample, center), max_axes)
+    dtype = torch.float32 if vectors.shape[1] <= _WIDE else torch.float16
+    sample = torch.empty(len(drawn), vectors.shape[1], dtype=dtype, device=device)
+    for some in _pieces(*sample.shape):
+        sample[some] = normalise(_float32(vectors[drawn[some]], device), center)
+    return leading_directions(sample, max_axes)
 
 
 def _blocks(vectors: NDArray[np.float32], device: torch.device) -> Iterator[Tensor]:
-    for begin in range(0, len(vectors), _ROWS):
-        # A copy: a memory map may be read-only.
-        yield torch.from_numpy(np.array(vectors[begin : begin + _ROWS], dtype=np.float32)).to(device)
+    for some in _pieces(*vectors.shape):
+        yield _float32(vectors[some], device)
+
+
+def _pieces(rows: int, dim: int) -> Iterator[slice]:
+    """Slices of so many rows (of `dim` numbers each) that are worked on at once."""
+    count = max(_NUMBERS // max(dim, 1), 1)
+    return (slice(begin, begin + count) for begin in range(0, rows, count))
+
+
+def _float32(vectors: NDArray[Any], device: torch.device) -> Tensor:
+    """Vectors (k, d) on a device; a copy, since a memory map may be read-only."""
+    return torch.from_numpy(np.array(vectors, dtype=np.float32)).to(device)
 
 
 def _forget_pages(vectors: NDArray[np.float32]) -> None:

@@ -1,7 +1,8 @@
 """Pure functions on tensors: normalise, project, spectra, and the linear maps that pairs imply. Imports torch only."""
 
 from kedge.geometry.canonical import canonical_directions, canonical_loadings, held_out_correlations, recolored_rotation
-from kedge.geometry.eigen import eigh
+from kedge.geometry.eigen import eigh, leading_eigh
+from kedge.geometry.isotonic import never_rising
 from kedge.geometry.least_squares import refine_rotation, ridge
 from kedge.geometry.moments import Moments, moments_of
 from kedge.geometry.normalise import center_of, denormalise, normalise, principal_axes, standardise, unit, whiten
@@ -22,8 +23,10 @@ __all__ = [
     "exponential_map",
     "held_out_correlations",
     "leading_directions",
+    "leading_eigh",
     "moments_of",
     "nearest_rotation",
+    "never_rising",
     "normalise",
     "orthogonal_map",
     "principal_axes",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import torch
-from scipy.optimize import isotonic_regression
 from torch import Tensor
 
 from kedge.geometry.eigen import eigh
+from kedge.geometry.isotonic import never_rising
 from kedge.geometry.moments import Moments
 from kedge.geometry.procrustes import nearest_rotation
 from kedge.geometry.spectrum import Spectrum
@@ -49,25 +49,46 @@ def recolored_rotation(x: Spectrum, y: Spectrum, cross: Tensor, strength: float 
     return y.times_power(x.times_power(rotation, -strength / 2, ridge).T, strength / 2, ridge).T
 
 
+Turns = dict[tuple[float, int], Tensor]
+"""Correlations (c,) as they were measured, by ridge and by the half that was fitted to, 0 or 1."""
+
+
 def held_out_correlations(
-    x: Spectrum, y: Spectrum, halves: Halves, ridge: float, *, both: bool = True, dtype: torch.dtype = torch.float32
+    x: Spectrum,
+    y: Spectrum,
+    halves: Halves,
+    ridge: float,
+    *,
+    both: bool = True,
+    dtype: torch.dtype = torch.float32,
+    known: Turns | None = None,
 ) -> Tensor:
     """Correlations (c,) of pairs along directions fitted to the other half of them, never rising, in [0, 0.98].
 
-    Unless it is to be `both`, only the first half is fitted to, and the second held out.
+    Unless it is to be `both`, only the first half is fitted to, and the second held out. What is `known` of these
+    halves is not measured again, and what is measured becomes known.
     """
-    turns = (halves, halves[::-1])[: 2 if both else 1]
-    total = torch.zeros((), dtype=torch.float64, device=x.variances.device)
-    for fitted, held_out in turns:
-        left, right = canonical_directions(x, y, fitted.cross, ridge, dtype)
-        covariance = (left * (held_out.cross.to(dtype) @ right)).sum(dim=0)
-        along_x = (left * (held_out.source.to(dtype) @ left)).sum(dim=0)
-        along_y = (right * (held_out.target.to(dtype) @ right)).sum(dim=0)
-        tiny = torch.finfo(torch.float32).tiny
-        total = total + covariance / (along_x.clamp_min(tiny).sqrt() * along_y.clamp_min(tiny).sqrt())
+    known = {} if known is None else known
+    turns = (0, 1) if both else (0,)
+    for turn in turns:
+        if (ridge, turn) not in known:
+            known[ridge, turn] = _correlations(x, y, halves[turn], halves[1 - turn], ridge, dtype)
+    mean = torch.stack([known[ridge, turn] for turn in turns]).mean(dim=0)
     # Directions come by rank; where a later one seems stronger, that is noise.
-    smooth = isotonic_regression((total / len(turns)).nan_to_num().double().cpu().numpy(), increasing=False).x
-    return torch.from_numpy(smooth.copy()).to(x.variances.device).clamp(0, MAX_CORRELATION)
+    smooth = never_rising(mean.nan_to_num().double().cpu().numpy())
+    return torch.from_numpy(smooth).to(x.variances.device).clamp(0, MAX_CORRELATION)
+
+
+def _correlations(
+    x: Spectrum, y: Spectrum, fitted: Moments, held_out: Moments, ridge: float, dtype: torch.dtype
+) -> Tensor:
+    """Correlations (c,) of pairs with some moments along directions fitted to pairs with others."""
+    left, right = canonical_directions(x, y, fitted.cross, ridge, dtype)
+    covariance = (left * (held_out.cross.to(dtype) @ right)).sum(dim=0)
+    along_x = (left * (held_out.source.to(dtype) @ left)).sum(dim=0)
+    along_y = (right * (held_out.target.to(dtype) @ right)).sum(dim=0)
+    tiny = torch.finfo(torch.float32).tiny
+    return (covariance / (along_x.clamp_min(tiny).sqrt() * along_y.clamp_min(tiny).sqrt())).double()
 
 
 def _singular_vectors(matrix: Tensor) -> tuple[Tensor, Tensor]:

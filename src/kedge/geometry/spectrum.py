@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial, reduce
 
 import torch
 from torch import Tensor
 
-from kedge.geometry.eigen import eigh
+from kedge.geometry.eigen import eigh, leading_eigh
 
 # Of subspace iteration.
 _ROUNDS = 3
+# Rows that are multiplied at once.
+_ROWS = 2048
+# Up to so many dimensions the range finder would go over all of them: the moment itself is quicker then, on a CPU.
+_FEW_DIMS = 768
 
 
 @dataclass(frozen=True)
@@ -73,16 +79,29 @@ class Spectrum:
 
 
 def leading_directions(rows: Tensor, count: int) -> Tensor:
-    """About the `count` leading principal axes (d, count) of rows (n, d), by a randomised range finder.
+    """The `count` leading principal axes (d, count) of rows (n, d); of many dimensions by a randomised range finder.
 
-    A few rounds of subspace iteration on the rows themselves: no moment (d, d) is made, and no eigenproblem is larger
-    than `count` by half as much again. Always the same for the same rows.
+    That is a few rounds of subspace iteration on the rows themselves: no moment (d, d) is made, and no eigenproblem is
+    larger than `count` by half as much again. Always the same for the same rows.
     """
+    if rows.shape[1] <= _FEW_DIMS and rows.device.type == "cpu":
+        moment = _total(rows, lambda some: some.T @ some)
+        return leading_eigh(moment.double(), min(count, len(rows)))[1].flip(1).float()
     width = min(rows.shape[1], len(rows), count + count // 2)
-    start = torch.randn(rows.shape[1], width, generator=torch.Generator().manual_seed(0)).to(rows)
+    start = torch.randn(rows.shape[1], width, generator=torch.Generator().manual_seed(0)).to(rows.device)
     basis = start
     for _ in range(_ROUNDS):
-        basis = torch.linalg.qr(rows.T @ (rows @ basis)).Q
-    seen = rows @ basis
-    _, axes = eigh((seen.T @ seen).double())
-    return basis @ axes.flip(1)[:, :count].to(basis.dtype)
+        basis = torch.linalg.qr(_total(rows, partial(_projected, basis))).Q
+    within = basis.T @ _total(rows, partial(_projected, basis))
+    _, axes = eigh(within.double())
+    return basis @ axes.flip(1)[:, :count].float()
+
+
+def _projected(basis: Tensor, rows: Tensor) -> Tensor:
+    """The moment of rows (k, d) times a basis (d, w), without the moment."""
+    return rows.T @ (rows @ basis)
+
+
+def _total(rows: Tensor, product: Callable[[Tensor], Tensor]) -> Tensor:
+    """The sum of a product (a, b) of some rows (k, d), as float32, over all rows (n, d)."""
+    return reduce(torch.add, (product(rows[begin : begin + _ROWS].float()) for begin in range(0, len(rows), _ROWS)))

@@ -17,7 +17,7 @@ from torch import Tensor
 from kedge.geometry import nearest_rotation, orthogonal_map, unit
 from kedge.judging.symmetries import reflections
 from kedge.matching import CosineReading, Match, Problem, transport_value
-from kedge.models.pair_fitting import pair_moments
+from kedge.models.pair_fitting import pair_cross
 from kedge.solving.alignment import Judge
 from kedge.solving.annealing import anneal, leading_axes
 from kedge.solving.finishing import finish
@@ -81,7 +81,7 @@ class Ground:
 
     def rotation(self, problem: Problem, match: Match) -> Tensor:
         """The rotation (kx, ky) that the mutual pairs of a match imply."""
-        return self.within_axes(pair_moments(problem, *match.pairs()).cross)
+        return self.within_axes(pair_cross(problem, *match.pairs()))
 
     def within_axes(self, matrix: Tensor) -> Tensor:
         """The rotation (kx, ky) nearest to a map or a cross moment (dx, dy)."""

@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
-from scipy.special import expit, logit
 
 from kedge.judging.confidence import Confidence
 from kedge.matching import Problem
@@ -108,6 +106,9 @@ def _lowered(confidence: Confidence, known: Problem, stated: NDArray[Any], right
     stated = stated.astype(np.float64).clip(_EXTREME, 1 - _EXTREME)
     if right.high >= stated.sum():
         return confidence
+    from scipy.optimize import brentq  # loaded where they are needed: they take a third of a second
+    from scipy.special import expit, logit
+
     shift = brentq(lambda by: expit(logit(stated) + by).sum() - right.high, -_LARGEST_SHIFT, 0.0)
     before = confidence.paired.astype(np.float64)
     paired = np.minimum(expit(logit(before.clip(_EXTREME, 1 - _EXTREME)) + shift), before).astype(np.float32)

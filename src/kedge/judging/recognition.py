@@ -25,9 +25,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.optimize import isotonic_regression
 from torch import Tensor
 
+from kedge.geometry import never_rising
 from kedge.judging.isolation import Isolation
 from kedge.matching import Comparison, Match
 
@@ -175,7 +175,7 @@ def pair_probabilities(choices: Choices, recognition: Recognition) -> tuple[NDAr
     non_matches = (1 - share) * _by_non_matches(seconds, share)
     in_bin, false_in_bin = -np.diff(exceeded, append=0), -np.diff(non_matches, append=0)
     false_share = np.clip(false_in_bin / in_bin, 0, 1)
-    smooth = isotonic_regression(false_share, weights=in_bin, increasing=False).x
+    smooth = never_rising(false_share, in_bin)
     bins = np.searchsorted(edges, margins, side="left") - 1
     centers = np.bincount(bins, margins, len(edges)) / np.bincount(bins, minlength=len(edges))
     return centers, 1 - smooth

@@ -10,7 +10,7 @@ from kedge.matching.comparison import CandidateComparison, CandidateRecall, Comp
 from kedge.matching.csls import Match, hubness, match_csls, second_margins
 from kedge.matching.half_precision import COLUMNS_PER_BIAS, to_half
 from kedge.matching.kernels.backend import Precision, current_precision, use_fused, using_precision
-from kedge.matching.neighbours import best_partners, largest, top_k
+from kedge.matching.neighbours import best_partners, largest, top_k, top_k_both
 from kedge.matching.problem import Problem, draw_rows
 from kedge.matching.readings import CosineReading, Reading, compare, compare_among, held, read_y
 from kedge.matching.sinkhorn import BlockedSoftmin, SinkhornResult, Softmin, epsilon_schedule, sinkhorn
@@ -57,6 +57,7 @@ __all__ = [
     "sinkhorn",
     "to_half",
     "top_k",
+    "top_k_both",
     "transport_step",
     "transport_value",
     "use_fused",

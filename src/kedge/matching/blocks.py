@@ -15,13 +15,14 @@ from kedge.errors import InputError
 DEFAULT_BUDGET = 256 * 2**20
 """Bytes that the temporaries of one pass may take."""
 
-# Larger blocks bring no speed on a CPU (measured on two cores: flat from 512 rows on).
-_MAX_CPU_ROWS = 1024
+# Larger blocks bring no speed on a CPU (measured on two cores: flat from 512 rows on): at most so many rows, and fewer
+# where they are long, down to some hundreds.
+_MAX_CPU_ROWS, _MAX_CPU_NUMBERS, _MIN_CPU_ROWS = 1024, 2**23, 256
 _CACHE_LINE = 16  # float32 numbers
 # How often a pass holds a block at once, at most.
 _MAX_COPIES = 4
 # Rows worked on at once where a temporary of the size of the matrix would otherwise appear.
-_ROWS = 16_384
+_ROWS = 4096
 # Rows of half precision that become float32 at once where all are gone over.
 _HALF_ROWS = 65_536
 
@@ -68,7 +69,9 @@ def _rows_per_block(a: Tensor, b: Tensor, budget: int, copies: int) -> int:
         raise InputError(
             f"memory_budget of {budget} bytes is too small for rows of {len(b)} similarities; give at least {row_bytes}"
         )
-    limit = _MAX_CPU_ROWS if a.device.type == "cpu" else len(a)
+    limit = len(a)
+    if a.device.type == "cpu":
+        limit = min(_MAX_CPU_ROWS, max(_MAX_CPU_NUMBERS // max(len(b), 1), _MIN_CPU_ROWS))
     return max(1, min(budget // row_bytes, limit, len(a)))
 
 

@@ -8,14 +8,15 @@ from typing import Protocol
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from kedge.matching.blocks import DEFAULT_BUDGET, row_blocks
 from kedge.matching.candidates import Candidates, nearest_of
 from kedge.matching.csls import NEIGHBOURS, Match, match_csls, second_margins
-from kedge.matching.neighbours import largest
+from kedge.matching.neighbours import largest, top_k_both
 
-# Rows whose candidates are side by side in memory at once.
-_ROWS = 2048
+# Numbers of candidates that are side by side in memory at once.
+_NUMBERS = 2**22
 CHECKED = 2000
 """Rows of which the exact answer is found as well."""
 
@@ -54,8 +55,42 @@ class Comparison(Protocol):
         """How many of a sample of rows have the partner that a comparison with all rows gives them; None if all do."""
 
 
+class _ByChoices:
+    """A comparison in which the best few partners of every row of either side are known, and the hubness of all rows.
+
+    `match` and `second_margins` follow from these.
+    """
+
+    @property
+    def _hubness(self) -> tuple[Tensor, Tensor]:
+        raise NotImplementedError
+
+    @property
+    def _choices_x(self) -> _RankedCandidates:
+        raise NotImplementedError
+
+    @property
+    def _choices_y(self) -> _RankedCandidates:
+        raise NotImplementedError
+
+    def match(self) -> Match:
+        """See `Comparison.match`."""
+        chosen = self._choices_x
+        partner, value, second = chosen.rows[:, 0].long(), chosen.values[:, 0], chosen.values[:, 1]
+        rows = torch.arange(len(partner), device=partner.device)
+        rival = self._choices_y.best_besides(partner, rows)
+        return Match(partner, value - torch.maximum(second, rival), *self._hubness)
+
+    def second_margins(self, match: Match, rows: Tensor, *, of_y: bool = False) -> Tensor:  # noqa: ARG002 - its hubness is ours
+        """See `Comparison.second_margins`."""
+        own, other = (self._choices_y, self._choices_x) if of_y else (self._choices_x, self._choices_y)
+        second = own.rows[rows, 1].long()
+        margins = own.values[rows, 1] - torch.maximum(own.values[rows, 2], other.best_besides(second, rows))
+        return margins.masked_fill_(second < 0, -torch.inf)
+
+
 @dataclass(frozen=True)
-class ExactComparison:
+class ExactComparison(_ByChoices):
     """Of all rows with all."""
 
     x: Tensor
@@ -63,12 +98,34 @@ class ExactComparison:
     budget: int = DEFAULT_BUDGET
     candidates: None = None
 
+    @cached_property
+    def _hubness(self) -> tuple[Tensor, Tensor]:
+        of_x, of_y = top_k_both(self.x, self.y, NEIGHBOURS, budget=self.budget)
+        return of_x[0].mean(dim=1) / 2, of_y[0].mean(dim=1) / 2
+
+    @cached_property
+    def _choices(self) -> tuple[_RankedCandidates, _RankedCandidates]:
+        of_x, of_y = top_k_both(self.x, self.y, 3, *self._hubness, budget=self.budget)
+        return _RankedCandidates.from_best(*of_x), _RankedCandidates.from_best(*of_y)
+
+    @property
+    def _choices_x(self) -> _RankedCandidates:
+        return self._choices[0]
+
+    @property
+    def _choices_y(self) -> _RankedCandidates:
+        return self._choices[1]
+
     def match(self) -> Match:
         """See `Comparison.match`."""
+        if self.x.device.type == "cpu":
+            return super().match()
         return match_csls(self.x, self.y, budget=self.budget)
 
     def second_margins(self, match: Match, rows: Tensor, *, of_y: bool = False) -> Tensor:
         """See `Comparison.second_margins`."""
+        if self.x.device.type == "cpu":
+            return super().second_margins(match, rows, of_y=of_y)
         sides, hubness = (self.x, self.y), (match.row_hubness, match.column_hubness)
         if of_y:
             sides, hubness = sides[::-1], hubness[::-1]
@@ -86,28 +143,13 @@ class ExactComparison:
 
 
 @dataclass(frozen=True)
-class CandidateComparison:
+class CandidateComparison(_ByChoices):
     """Of every row with its candidates, by exact similarities; what they are in is any coordinates of the same rows."""
 
     x: Tensor
     y: Tensor
     candidates: Candidates
     budget: int = DEFAULT_BUDGET
-
-    def match(self) -> Match:
-        """See `Comparison.match`."""
-        chosen = self._choices_x
-        partner, value, second = chosen.rows[:, 0].long(), chosen.values[:, 0], chosen.values[:, 1]
-        rows = torch.arange(len(partner), device=partner.device)
-        rival = self._choices_y.best_besides(partner, rows)
-        return Match(partner, value - torch.maximum(second, rival), *self._hubness)
-
-    def second_margins(self, match: Match, rows: Tensor, *, of_y: bool = False) -> Tensor:  # noqa: ARG002 - its hubness is ours
-        """See `Comparison.second_margins`."""
-        own, other = (self._choices_y, self._choices_x) if of_y else (self._choices_x, self._choices_y)
-        second = own.rows[rows, 1].long()
-        margins = own.values[rows, 1] - torch.maximum(own.values[rows, 2], other.best_besides(second, rows))
-        return margins.masked_fill_(second < 0, -torch.inf)
 
     def ranked(self, match: Match, k: int) -> tuple[Tensor, Tensor]:  # noqa: ARG002 - its hubness is ours
         """See `Comparison.ranked`."""
@@ -182,6 +224,12 @@ class _RankedCandidates:
         values, order = values.sort(dim=1, descending=True)
         return cls(candidates.gather(1, order), values)
 
+    @classmethod
+    def from_best(cls, values: Tensor, rows: Tensor) -> _RankedCandidates:
+        """Of the best rows (n, k) and their values (n, k); where there are fewer than three, nobody follows."""
+        missing = (0, max(3 - rows.shape[1], 0))
+        return cls(pad(rows, missing, value=-1), pad(values, missing, value=-torch.inf))
+
     def best_besides(self, rows: Tensor, barred: Tensor) -> Tensor:
         """The largest value (k,) of each of some rows (k,), one candidate (k,) of each left out; rows may be -1."""
         rows = rows.clamp_min(0)
@@ -192,8 +240,9 @@ class _RankedCandidates:
 def similarities_of(rows: Tensor, others: Tensor, candidates: Tensor) -> Tensor:
     """Inner products (n, k) of rows (n, d) with their candidates (n, k) among others (m, d); -inf where one is -1."""
     found = torch.empty(candidates.shape, dtype=torch.float32, device=rows.device)
-    for begin in range(0, len(rows), _ROWS):
-        some = slice(begin, begin + _ROWS)
+    count = max(_NUMBERS // max(candidates.shape[1] * rows.shape[1], 1), 1)
+    for begin in range(0, len(rows), count):
+        some = slice(begin, begin + count)
         which = candidates[some].clamp_min(0)
         there = others.index_select(0, which.flatten()).view(*which.shape, -1).float()
         found[some] = torch.bmm(there, rows[some].float()[:, :, None])[:, :, 0]

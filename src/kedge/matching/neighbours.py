@@ -1,4 +1,4 @@
-"""Nearest neighbours by similarity: top-k, and the best partner with its lead over all rivals."""
+"""Nearest neighbours by similarity: top-k, of one side or both, and the best partner with its lead over all rivals."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from kedge.matching.blocks import DEFAULT_BUDGET, row_blocks
 from kedge.matching.kernels.backend import MAX_FUSED_NEIGHBOURS, use_fused
 
 _GROUP = 64
+# Of a block, values that are larger than those kept before are sorted; where there are more of them, for each value
+# kept, selecting from the whole block is quicker.
+_MAX_NEWS = 2
 
 
 def top_k(a: Tensor, b: Tensor, k: int, *, budget: int = DEFAULT_BUDGET) -> tuple[Tensor, Tensor]:
@@ -47,6 +50,60 @@ def largest(block: Tensor, k: int) -> tuple[Tensor, Tensor]:
     candidates = torch.cat([candidates, left_over], dim=1)
     values, positions = block.gather(1, candidates).topk(k, dim=1)
     return values, candidates.gather(1, positions)
+
+
+def top_k_both(
+    a: Tensor,
+    b: Tensor,
+    k: int,
+    row_penalty: Tensor | None = None,
+    column_penalty: Tensor | None = None,
+    *,
+    budget: int = DEFAULT_BUDGET,
+) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """What `top_k` gives for the rows of a (n, d) among b (m, d) and for those of b among a, by one pass, not two.
+
+    Similarities are s_ij = <a_i, b_j> - row_penalty_i - column_penalty_j; without penalties (n,) and (m,), just
+    <a_i, b_j>. Returns values (n, k) and rows of b (n, k); and values (m, k) and rows of a (m, k).
+    """
+    k_a, k_b = min(k, len(b)), min(k, len(a))
+    values = a.new_empty(len(a), k_a)
+    indices = torch.empty(len(a), k_a, dtype=torch.int64, device=a.device)
+    best, at = a.new_empty(0, len(b)), torch.empty(0, len(b), dtype=torch.int64, device=a.device)
+    bias = None if column_penalty is None else -column_penalty
+    for rows, block in row_blocks(a, b, budget, bias=bias):
+        if row_penalty is not None:
+            block.sub_(row_penalty[rows, None])
+        values[rows], indices[rows] = largest(block, k_a)
+        new, where = _largest_of_columns(block, k_b, best[-1] if len(best) == k_b else None)
+        best, order = torch.cat([best, new]).topk(min(k_b, len(best) + len(new)), dim=0)
+        at = torch.cat([at, where + rows.start]).gather(0, order)
+    return (values, indices), (best.T.contiguous(), at.T.contiguous())
+
+
+def _largest_of_columns(block: Tensor, k: int, above: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The k largest values (k, m) of each column of a block (n, m), and their rows (k, m).
+
+    If only those `above` a limit (m,) are of interest, there may be fewer: -inf, in whatever row, takes their places.
+    """
+    if above is None:
+        values, rows = block.topk(min(k, len(block)), dim=0)
+        return values, rows
+    larger = block > above
+    if int(torch.count_nonzero(larger)) > _MAX_NEWS * k * len(above):
+        return _largest_of_columns(block, k, None)
+    row, column = larger.nonzero(as_tuple=True)
+    value = block[row, column]
+    order = value.argsort(descending=True)
+    order = order[column[order].argsort(stable=True)]  # by column, largest first within it
+    row, column, value = row[order], column[order], value[order]
+    counts = torch.bincount(column, minlength=len(above))
+    rank = torch.arange(len(column), device=block.device) - (counts.cumsum(0) - counts)[column]
+    kept = rank < k
+    values = block.new_full((k, len(above)), -torch.inf)
+    rows = torch.zeros(k, len(above), dtype=torch.int64, device=block.device)
+    values[rank[kept], column[kept]], rows[rank[kept], column[kept]] = value[kept], row[kept]
+    return values, rows
 
 
 def best_partners(

@@ -11,9 +11,8 @@ from functools import reduce
 import torch
 from torch import Tensor
 
-from kedge.geometry import Moments
 from kedge.matching import Candidates, Comparison, Problem, compare, compare_among, held, map_rows
-from kedge.models.pair_fitting import fit_model, pair_moments
+from kedge.models.pair_fitting import fit_model, pair_cross
 
 FOLDS = 10
 """Models that share the work of reading all rows."""
@@ -35,11 +34,9 @@ def cross_fitted(
     if model.ridge == 0:  # too few pairs for a model, let alone for several
         return compare(problem, model, candidates)
     fold = torch.randint(folds, (len(problem.x),), generator=generator).to(problem.device)
-    of_folds = [pair_moments(problem, rows_x[fold[rows_x] == i], rows_y[fold[rows_x] == i]) for i in range(folds)]
-    of_all = reduce(Moments.__add__, of_folds)
-    models = [
-        model.refitted(problem.spectrum_x, problem.spectrum_y, (of_all - left_out).cross) for left_out in of_folds
-    ]
+    of_folds = [pair_cross(problem, rows_x[fold[rows_x] == i], rows_y[fold[rows_x] == i]) for i in range(folds)]
+    of_all = reduce(torch.add, of_folds)
+    models = [model.refitted(problem.spectrum_x, problem.spectrum_y, of_all - left_out) for left_out in of_folds]
     biases = 1 + folds
     # Along every axis of Y both factors are of one size, whatever its variance: half precision keeps them as well.
     scale = _deviations(problem.y)

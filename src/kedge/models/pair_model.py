@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from kedge.geometry import Spectrum, canonical_directions, held_out_correlations
-from kedge.geometry.canonical import Halves
+from kedge.geometry.canonical import Halves, Turns
 
 RIDGES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 """Multiples of a space's mean variance that may be added to every variance before whitening."""
@@ -122,9 +122,10 @@ def fit_pair_model(
 
     The best ridge is taken unless one is given; if it is known to be `near` one, only its neighbours are compared.
     """
+    known: Turns = {}
     if ridge is None:
-        ridge = choose_ridge(x, y, halves, near)
-    correlations = held_out_correlations(x, y, halves, ridge)
+        ridge = choose_ridge(x, y, halves, near, known)
+    correlations = held_out_correlations(x, y, halves, ridge, known=known)
     directions_x, directions_y = canonical_directions(x, y, halves[0].cross + halves[1].cross, ridge)
     kept = correlations > _MIN_CORRELATION
     kept[0] = True  # a model of nothing would have no coordinates
@@ -136,19 +137,22 @@ def fit_pair_model(
     )
 
 
-def choose_ridge(x: Spectrum, y: Spectrum, halves: Halves, near: float | None = None) -> float:
+def choose_ridge(
+    x: Spectrum, y: Spectrum, halves: Halves, near: float | None = None, known: Turns | None = None
+) -> float:
     """The ridge under which pairs say most of each other on pairs the directions were not fitted to, or a little less.
 
     Information rises with the ridge and falls again, so that only a few are tried; if it is known to be `near` one,
-    only that and its neighbours.
+    only that and its neighbours. What is `known` of these halves is not measured again.
     """
-    known: dict[int, float] = {}
+    heights: dict[int, float] = {}
     few = float(halves[0].source.trace()) < _FEW_PAIRS  # rows are of unit norm
 
     def information(position: int) -> float:
-        if position not in known:
-            known[position] = float(_information(held_out_correlations(x, y, halves, RIDGES[position], both=few)))
-        return known[position]
+        if position not in heights:
+            correlations = held_out_correlations(x, y, halves, RIDGES[position], both=few, known=known)
+            heights[position] = float(_information(correlations))
+        return heights[position]
 
     if near in RIDGES:
         at = RIDGES.index(near)

@@ -31,7 +31,7 @@ from kedge.matching import (
     transport_value,
 )
 from kedge.models.maps.choosing import ENOUGH_KNOWN
-from kedge.models.pair_fitting import fit_model, known_and_found, pair_moments
+from kedge.models.pair_fitting import fit_model, known_and_found, pair_cross
 from kedge.solving.alignment import Alignment, Judge, Opinion
 from kedge.solving.annealing import anneal, leading_axes
 from kedge.solving.fingerprints import WHITENINGS
@@ -138,7 +138,7 @@ def _to_finish_on(problem: Problem, some_x: Tensor, reading: Reading) -> Problem
 
 def _rotation_of(problem: Problem, match: Match) -> Tensor:
     """The rotation (dx, dy) that the seeds and the mutual pairs of a match imply."""
-    return nearest_rotation(pair_moments(problem, *known_and_found(problem, match)).cross).float()
+    return nearest_rotation(pair_cross(problem, *known_and_found(problem, match))).float()
 
 
 def _closer(sample: Problem, first: Tensor, reading: Reading) -> Tensor:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kedge.geometry import eigh, standardise, unit, whiten
+from kedge.geometry import eigh, leading_eigh, standardise, unit, whiten
 from kedge.matching import row_blocks, top_k
 from kedge.solving.steps import Log
 
@@ -44,14 +44,32 @@ def fingerprints(
     for index, rows in enumerate((unit(x), unit(y)), start=1):
         described.append(_described(rows, budget, whitenings))
         log.report("fingerprints", index, 2)
-    # One basis for both sides, from the covariance of all rows together.
-    covariance = torch.stack([(rows.T @ rows).double() / len(rows) for rows in described]).mean(dim=0)
-    variances, axes = eigh(covariance)
-    kept = slice(-_COMPONENTS, None)
-    floor = max(torch.finfo(x.dtype).eps * float(variances[-1]), torch.finfo(x.dtype).tiny)  # also where all are alike
-    basis = (axes[:, kept] / variances[kept].clamp_min(floor).sqrt()).to(x.dtype)
+    basis = whitening_basis(described, _COMPONENTS)  # one for both sides
     left, right = (unit(rows @ basis) for rows in described)
     return left, right
+
+
+def whitening_basis(described: Sequence[Tensor], count: int) -> Tensor:
+    """Leading principal axes (q, count) of all rows together, of matrices (n, q) that count alike, each axis divided by
+    the deviation along it; fewer axes where the rows do not span as many.
+
+    Of rows fewer than columns, S, the axes of S^T S are S^T times those of S S^T, which is smaller.
+    """
+    rows, columns = sum(len(part) for part in described), described[0].shape[1]
+    limits = torch.finfo(described[0].dtype)
+    if rows < columns:
+        stacked = torch.cat([part / (len(described) * len(part)) ** 0.5 for part in described]).double()
+        variances, axes = eigh(stacked @ stacked.T)
+        known = variances > max(limits.eps * float(variances[-1]), limits.tiny)
+        known[:-count] = False
+        known[-1] = True  # also where all rows are alike
+        basis = stacked.T @ (axes[:, known] / variances[known].clamp_min(limits.tiny))
+    else:
+        covariance = torch.stack([(part.T @ part).double() / len(part) for part in described]).mean(dim=0)
+        variances, axes = leading_eigh(covariance, count)
+        floor = max(limits.eps * float(variances[-1]), limits.tiny)
+        basis = axes / variances.clamp_min(floor).sqrt()
+    return basis.to(described[0].dtype)
 
 
 def _described(vectors: Tensor, budget: int, whitenings: Sequence[float]) -> Tensor:

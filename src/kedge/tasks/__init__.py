@@ -4,7 +4,7 @@ Each task is a module or a folder of its own, and all public names are here. May
 everything below it; knows nothing of pages, figures or the command line.
 """
 
-from kedge.tasks.calibration import calibration_error, reliability
+from kedge.tasks.calibration import calibration_error, reliability, wilson_interval
 from kedge.tasks.common_evaluation import MemberPairEvaluation, evaluate_common, gold_tuples_by_key
 from kedge.tasks.evaluation import SCORE_NAMES, Evaluation, Truth, as_percent, evaluate, gold_by_key
 from kedge.tasks.key_search import Neighbour, search
@@ -111,4 +111,5 @@ __all__ = [
     "since",
     "stitch_scores",
     "suggest",
+    "wilson_interval",
 ]

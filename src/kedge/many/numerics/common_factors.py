@@ -13,10 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-from scipy.optimize import isotonic_regression
 from torch import Tensor
 
-from kedge.geometry import Moments, Spectrum
+from kedge.geometry import Moments, Spectrum, never_rising
 from kedge.geometry.canonical import Halves
 from kedge.many.numerics.common_coordinates import MAX_LOADING
 from kedge.many.numerics.synchronisation import leading_blocks
@@ -131,5 +130,4 @@ def _correlations(left: Tensor, right: Tensor, held_out: Moments) -> Tensor:
 
 def _never_rising(values: Tensor) -> Tensor:
     """Factors come by rank; where a later one seems stronger, that is noise."""
-    smooth = isotonic_regression(values.numpy(), increasing=False).x
-    return torch.from_numpy(smooth.copy()).clamp(0, MAX_LOADING**2)
+    return torch.from_numpy(never_rising(values.numpy())).clamp(0, MAX_LOADING**2)

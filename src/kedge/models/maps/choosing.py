@@ -7,18 +7,19 @@ was not fitted to. Which family wins differs between spaces.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from kedge.geometry import Moments, denormalise, held_out_correlations, unit
-from kedge.matching import Problem, row_blocks
+from kedge.geometry import Moments, denormalise, held_out_correlations, nearest_rotation, unit
+from kedge.geometry.canonical import Turns
+from kedge.matching import Problem, largest, row_blocks
 from kedge.models.maps import recolored, refined
-from kedge.models.maps.families import candidates
+from kedge.models.maps.families import FAMILIES, candidates
 from kedge.models.maps.lesson import Lesson
 from kedge.models.maps.linear import LinearMap
 from kedge.models.maps.protocol import Map
@@ -34,11 +35,16 @@ NEIGHBOURS = 10
 # Of many known pairs a share, within these numbers, is kept from the search, to be tested.
 _UNUSED_SHARE, _MIN_UNUSED, _MAX_UNUSED = 0.25, 20, 500
 _FOLDS = 5
-# Folds are gone through until so many pairs were tested; against at most so many rows.
+# Folds are gone through until about so many pairs were tested, within a tenth; against at most so many rows.
 _TESTED, _INDEX = 1000, 5000
+# Of so many searches or more every fourth comes first; maps that are behind the best by more than this, of 2, are not
+# tried on the others.
+_MANY, _HOPELESS = 400, 0.05
 _MIN_TESTED = 10
 # How much soft pairs may count, in multiples of what they do where nothing can be held out.
 _SOFT_WEIGHTS = (0.2, 1, 5)
+
+_Which = tuple[int, str, str]  # the number of a course, a family, and the label of a map
 
 
 @dataclass(frozen=True)
@@ -138,27 +144,35 @@ def choose_map(
     courses.append(_Course.from_pairs(problem, rows_x, rows_y, fold, parts, False))
     courses_soft = [] if soft is None else [_SoftCourse(problem, of_known, w * soft) for w in _SOFT_WEIGHTS]
 
-    scores: dict[tuple[int, str], list[Tensor]] = {}
+    scores: dict[_Which, list[Tensor]] = {}
     tested_rows: list[Tensor] = []
     trials = 0
     everything: list[_Course | _SoftCourse] = [*courses, *courses_soft]
     for index in range(_FOLDS):
         inside = (fold == index).nonzero(as_tuple=True)[0][: _TESTED - trials]
-        if not len(inside):
+        if not len(inside) or trials > 0.9 * _TESTED:
             break
         trial = _Trial.from_pairs(problem, rows_x[inside], rows_y[inside], center, generator)
-        for number, course in enumerate(everything):
-            for found in course.maps(index, families):
-                scores.setdefault((number, found.label), []).append(trial.scores(found.map))
+        fitted = {
+            (number, found.family, found.label): found.map
+            for number, course in enumerate(everything)
+            for found in course.maps(index, families)
+        }
+        in_fold = trial.scores_of({which: fitted[which] for which in fitted if not scores or which in scores})
+        scores = {which: [*scores.get(which, ()), found] for which, found in in_fold.items()}
         tested_rows.append(rows_x[inside])
         trials += len(inside)
     if trials < _MIN_TESTED:
-        return ChosenMap(refined.refined_map(courses[-1].moments(None)), refined.FAMILY, refined.FAMILY)
+        moments = courses[-1].moments(None)
+        safest = refined.refined_map(moments, nearest_rotation(moments.cross))
+        return ChosenMap(safest, refined.FAMILY, refined.FAMILY)
     means = {which: torch.cat(found, dim=1)[:2].mean(dim=1) for which, found in scores.items()}
-    number, label = max(means, key=lambda which: float(means[which].sum()))
-    mrr, overlap = means[number, label].tolist()
-    best = next(found for found in everything[number].maps(None, families) if found.label == label)
-    held_out = HeldOutMargins(torch.cat(tested_rows), torch.cat(scores[number, label], dim=1)[2].float())
+    which = max(means, key=lambda which: float(means[which].sum()))
+    (number, family, label), (mrr, overlap) = which, means[which].tolist()
+    all_homes = FAMILIES if families is None else families
+    its_home = {name: home for name, home in all_homes.items() if name == family}
+    best = next(found for found in everything[number].maps(None, its_home) if found.label == label)
+    held_out = HeldOutMargins(torch.cat(tested_rows), torch.cat(scores[which], dim=1)[2].float())
     return ChosenMap(best.map, best.family, best.label, mrr, overlap, trials, certain, held_out)
 
 
@@ -184,21 +198,23 @@ class _Course:
     ) -> _Course:
         halves = moments_of_halves(problem, rows_x, rows_y)
         x, y = problem.spectrum_x, problem.spectrum_y
-        best = choose_ridge(x, y, halves)
+        measured: Turns = {}
+        best = choose_ridge(x, y, halves, known=measured)
 
         def rows(left_out: int | None) -> tuple[Tensor, Tensor]:
             kept = fold != (-1 if left_out is None else left_out)
             return problem.take_x(rows_x[kept]), problem.take_y(rows_y[kept])
 
-        return cls(problem, parts, best, held_out_correlations(x, y, halves, best), rows, known_alone)
+        correlations = held_out_correlations(x, y, halves, best, known=measured)
+        return cls(problem, parts, best, correlations, rows, known_alone)
 
     def moments(self, left_out: int | None) -> Moments:
         """Of all pairs but those of one fold."""
         total = reduce(Moments.__add__, self.parts)
         return total if left_out is None else total - self.parts[left_out]
 
-    def maps(self, left_out: int | None, families: dict[str, str] | None) -> list[ChosenMap]:
-        """The candidates, fitted to all pairs but those of one fold."""
+    def maps(self, left_out: int | None, families: dict[str, str] | None) -> Iterator[ChosenMap]:
+        """The candidates, fitted to all pairs but those of one fold, one by one."""
         lesson = Lesson(
             self.moments(left_out),
             self.problem.spectrum_x,
@@ -208,7 +224,7 @@ class _Course:
             partial(self.rows, left_out),
         )
         suffix = " of the known pairs alone" if self.known_alone else ""
-        return [ChosenMap(found, family, label + suffix) for family, label, found in candidates(lesson, families)]
+        return (ChosenMap(found, family, label + suffix) for family, label, found in candidates(lesson, families))
 
 
 @dataclass(frozen=True)
@@ -222,10 +238,10 @@ class _SoftCourse:
     parts: list[Moments]
     soft: Tensor
 
-    def maps(self, left_out: int | None, _families: dict[str, str] | None) -> list[ChosenMap]:
+    def maps(self, left_out: int | None, _families: dict[str, str] | None) -> Iterator[ChosenMap]:
         """The candidate, fitted to all pairs but those of one fold."""
         kept = [part.cross for index, part in enumerate(self.parts) if index != left_out]
-        return [_soft_map(self.problem, reduce(torch.add, kept, self.soft))]
+        yield _soft_map(self.problem, reduce(torch.add, kept, self.soft))
 
 
 def _soft_map(problem: Problem, cross: Tensor) -> ChosenMap:
@@ -264,6 +280,23 @@ class _Trial:
             problem.take_x(rows_x), index, partners, center, nearest, problem.budget, len(drawn) / len(problem.y)
         )
 
+    def scores_of(self, maps: dict[_Which, Map]) -> dict[_Which, Tensor]:
+        """The scores (3, t) of those maps that are not hopeless."""
+        if len(self.queries) < _MANY or len(maps) == 1:
+            return {which: self.scores(candidate) for which, candidate in maps.items()}
+        is_first = torch.arange(len(self.queries), device=self.queries.device) % 4 == 0
+        first, others = self._some(is_first), self._some(~is_first)
+        found = {which: first.scores(candidate) for which, candidate in maps.items()}
+        sums = {which: float(scores[:2].mean(dim=1).sum()) for which, scores in found.items()}
+        hopeful = [which for which, total in sums.items() if total >= max(sums.values()) - _HOPELESS]
+        order = torch.argsort(~is_first, stable=True).argsort()  # of the searches, where the first ones come first
+        return {which: torch.cat([found[which], others.scores(maps[which])], dim=1)[:, order] for which in hopeful}
+
+    def _some(self, which: Tensor) -> _Trial:
+        """The searches in a mask (t,)."""
+        nearest = self.partners_nearest[which]
+        return replace(self, queries=self.queries[which], partners=self.partners[which], partners_nearest=nearest)
+
     def scores(self, candidate: Map) -> Tensor:
         """Reciprocal ranks of the partners, overlaps with what they would find, and margins of the partners (3, t).
 
@@ -275,14 +308,14 @@ class _Trial:
         parts = []
         for rows, similarity in row_blocks(queries, self.index, self.budget):
             theirs = self.partners_nearest[rows]
-            best = similarity.topk(min(NEIGHBOURS + 1, len(self.index)), dim=1)
-            nearest = best.indices[:, : theirs.shape[1]]
+            values, columns = largest(similarity, min(NEIGHBOURS + 1, len(self.index)))
+            nearest = columns[:, : theirs.shape[1]]
             shared = (nearest[:, :, None] == theirs[:, None, :]).any(dim=2).double().mean(dim=1)
             # Counted in place: the sum of a mask would hold it once more as integers, twice as large as the block.
             own = similarity.gather(1, self.partners[rows, None])
             # Where the partner is among the best itself, all others move up by one.
-            above = own >= best.values[:, place - 1 : place]
-            margin = own - torch.where(above, best.values[:, place : place + 1], best.values[:, place - 1 : place])
+            above = own >= values[:, place - 1 : place]
+            margin = own - torch.where(above, values[:, place : place + 1], values[:, place - 1 : place])
             rank = similarity.gt_(own).sum(dim=1) + 1
             parts.append(torch.stack([1 / rank.double(), shared, margin.squeeze(1).double()]))
         return torch.cat(parts, dim=1)
@@ -305,4 +338,4 @@ def on_tensors(mapping: Map, rows: Tensor) -> Tensor:
 def _nearest(queries: Tensor, index: Tensor, budget: int) -> Tensor:
     """The ten rows of an index (i, d) nearest to each query (t, d): (t, 10)."""
     count = min(NEIGHBOURS, len(index))
-    return torch.cat([block.topk(count, dim=1).indices for _, block in row_blocks(queries, index, budget)])
+    return torch.cat([largest(block, count)[1] for _, block in row_blocks(queries, index, budget)])

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 from torch import Tensor
 
-from kedge.geometry import Moments, Spectrum
+from kedge.geometry import Moments, Spectrum, nearest_rotation
 
 
 @dataclass(frozen=True)
@@ -25,3 +26,8 @@ class Lesson:
     ridge: float
     correlations: Tensor
     rows: Callable[[], tuple[Tensor, Tensor]]
+
+    @cached_property
+    def rotation(self) -> Tensor:
+        """The rotation (ds, dt) that the pairs imply."""
+        return nearest_rotation(self.moments.cross)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from kedge.models.maps.linear import LinearMap
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from kedge.geometry import Moments
     from kedge.models.maps.lesson import Lesson
 
@@ -20,12 +22,11 @@ _PRIOR_PAIRS_PER_DIM = 2.0
 
 def candidates(lesson: Lesson) -> Iterator[tuple[str, LinearMap]]:
     """One map."""
-    yield FAMILY, refined_map(lesson.moments)
+    yield FAMILY, refined_map(lesson.moments, lesson.rotation)
 
 
-def refined_map(moments: Moments) -> LinearMap:
-    """The map that pairs with these moments imply."""
-    from kedge.geometry import nearest_rotation, refine_rotation
+def refined_map(moments: Moments, rotation: Tensor) -> LinearMap:
+    """The map that pairs with these moments imply, and the rotation (ds, dt) that they do."""
+    from kedge.geometry import refine_rotation
 
-    rotation = nearest_rotation(moments.cross)
     return LinearMap.from_tensor(refine_rotation(moments, rotation, _PRIOR_PAIRS_PER_DIM * len(rotation)))

@@ -15,6 +15,4 @@ Form = LinearMap
 
 def candidates(lesson: Lesson) -> Iterator[tuple[str, LinearMap]]:
     """One map."""
-    from kedge.geometry import nearest_rotation
-
-    yield "rotation", LinearMap.from_tensor(nearest_rotation(lesson.moments.cross))
+    yield "rotation", LinearMap.from_tensor(lesson.rotation)

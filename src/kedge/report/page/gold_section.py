@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from kedge.estimators import AnchorDiscovery
-from kedge.tasks import SCORE_NAMES, Evaluation, Truth, as_percent, calibration_error, reliability
+from kedge.tasks import SCORE_NAMES, Evaluation, Truth, as_percent, calibration_error, reliability, wilson_interval
 
 _BINS = 20
 
@@ -37,8 +37,6 @@ def gold_words(gold: GoldComparison) -> dict[str, Any]:
 
 def reliability_data(discovery: AnchorDiscovery, truth: Truth) -> dict[str, Any]:
     """Mean confidence against the share that is right, by bins, with the Wilson interval of each share."""
-    from scipy.stats import binomtest  # takes most of a second to load
-
     judged = [
         (confidence, right)
         for pair, confidence in zip(discovery.pair_keys_, discovery.pair_confidence_.tolist(), strict=True)
@@ -49,6 +47,6 @@ def reliability_data(discovery: AnchorDiscovery, truth: Truth) -> dict[str, Any]
     bins = []
     for count, confidence, right in table.T.tolist():
         if count:
-            low, high = binomtest(round(right), round(count)).proportion_ci(method="wilson")
+            low, high = wilson_interval(round(right), round(count))
             bins.append([round(value, 4) for value in (confidence / count, right / count, low, high)] + [int(count)])
     return {"bins": bins, "error": round(calibration_error(table), 4)}
