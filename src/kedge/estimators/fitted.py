@@ -18,6 +18,7 @@ from kedge.estimators.parameters import Parameters
 from kedge.extras import needing
 from kedge.judging.health import Health
 from kedge.matching import CandidateRecall, Precision
+from kedge.models.confidence_curve import ConfidenceCurve
 from kedge.models.maps.protocol import Map
 from kedge.models.pair_model import PairModel
 from kedge.models.query_map import QueryTranslation
@@ -76,6 +77,7 @@ class FittedDiscovery(Parameters):
     whitening_: float
     health_: Health
     candidate_recall_: CandidateRecall | None
+    confidence_curve_: ConfidenceCurve | None
     history_: tuple[Step, ...]
     n_iter_: int
     converged_: bool

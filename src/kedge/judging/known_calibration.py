@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import expit, logit
 
@@ -40,6 +41,10 @@ def held_to_known(confidence: Confidence, known: Problem) -> Confidence:
     if right >= stated.sum() - _SIGNIFICANT * np.sqrt((stated * (1 - stated)).sum()):
         return confidence
     shift = brentq(lambda by: expit(logit(stated) + by).sum() - right, -_LARGEST_SHIFT, 0.0)
-    lowered = expit(logit(confidence.paired.astype(np.float64).clip(_EXTREME, 1 - _EXTREME)) + shift)
-    paired = np.where(given, confidence.paired, np.minimum(lowered, confidence.paired)).astype(np.float32)
-    return replace(confidence, paired=paired, minimum=min(confidence.minimum, float(paired[found].min())))
+
+    def lowered(probabilities: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.minimum(expit(logit(probabilities.clip(_EXTREME, 1 - _EXTREME)) + shift), probabilities)
+
+    paired = np.where(given, confidence.paired, lowered(confidence.paired.astype(np.float64))).astype(np.float32)
+    minimum = min(confidence.minimum, float(paired[found].min()))
+    return replace(confidence, paired=paired, minimum=minimum, curve=confidence.curve.lowered(lowered))

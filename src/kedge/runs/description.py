@@ -9,6 +9,7 @@ from typing import Any
 
 from kedge.errors import InputError
 from kedge.judging.health import Health
+from kedge.models.confidence_curve import ConfidenceCurve
 from kedge.solving.steps import Step
 from kedge.storage.schema import Count, Length, Share, parse_json, restore
 
@@ -108,6 +109,7 @@ class RunDescription:
     history: tuple[Step, ...]
     queries: Queries | None = None
     approximate: Approximate | None = None
+    confidence_curve: ConfidenceCurve | None = None
     limit: Count | None = None
     timings: dict[str, float] = field(default_factory=dict)
     machine: dict[str, str] = field(default_factory=dict)
