@@ -204,6 +204,104 @@ def test_spaces_the_wrong_way_round_are_refused(all_words, tmp_path, capsys):
     assert not list(tmp_path.iterdir())
 
 
+# -- other vectors for all rows
+
+
+def payload_folder(path: Path, space: Embeddings) -> str:
+    """A folder of Parquet files with whole numbers as ids and one more column, in several row groups."""
+    import pyarrow as pa
+
+    path.mkdir()
+    flat = pa.array(space.vectors.reshape(-1))
+    lists = pa.FixedSizeListArray.from_arrays(flat, space.dim)
+    rows = pa.table({"id": range(len(space)), "vector": lists, "word": list(space.keys)})
+    pq.write_table(rows[:700], path / "1.parquet", row_group_size=300)
+    pq.write_table(rows[700:], path / "2.parquet")
+    return f"parquet:{path}"
+
+
+@pytest.fixture
+def short_ranges(monkeypatch):
+    monkeypatch.setattr("kedge.tasks.all_rows.rewriting.BATCH", 128)
+
+
+def test_migration_in_batches_keeps_everything(run_files, words, tmp_path, short_ranges, capsys):
+    run = run_files[0]
+    source, target = payload_folder(tmp_path / "old", words[0]), f"parquet:{tmp_path / 'new'}"
+    assert main(["migrate", source, target, "--run", run, "--engine", "local"]) == 0
+    assert len(list((tmp_path / "new").glob("*.parquet"))) > 2
+    rows = {row["id"]: row for row in pq.read_table(tmp_path / "new").to_pylist()}
+    expected = load(run).translate(words[0], scale="raw")
+    assert sorted(rows) == list(range(len(expected)))
+    np.testing.assert_allclose([rows[number]["vector"] for number in rows], expected[list(rows)], rtol=1e-4, atol=1e-5)
+    assert [rows[number]["word"] for number in sorted(rows)] == list(words[0].keys)
+    # What a migration in one go says of its target, this one says too: neither is translated twice.
+    assert main(["migrate", target, f"parquet:{tmp_path / 'again'}", "--run", run]) == 2
+    capsys.readouterr()
+    assert main(["migrate", source, target, "--run", run, "--engine", "local"]) == 2
+    assert "already exists" in capsys.readouterr().err
+
+
+def test_translation_and_projection_in_batches_are_the_same(run_files, words, tmp_path, short_ranges):
+    run, x, y = run_files
+    discovery = load(run)
+    for arguments, expected, space in (
+        (["translate", run, x], discovery.translate(words[0]), words[0]),
+        (["project", run, "Y", y, "--coordinates", "shared"], discovery.y_.shared(words[1]), words[1]),
+        (["project", run, "X", x], discovery.x_.relative(words[0]), words[0]),
+    ):
+        out = tmp_path / arguments[0] / str(len(arguments))
+        out.parent.mkdir(exist_ok=True)
+        assert main([*arguments, "-o", f"parquet:{out}", "--engine", "local"]) == 0
+        from kedge import read_embeddings
+
+        found = read_embeddings(f"parquet:{out}")
+        np.testing.assert_allclose(found.vectors[found.rows(space.keys)], expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_rewriting_goes_on(run_files, words, tmp_path, short_ranges):
+    from kedge.tasks.all_rows import PARTS, rewrite_all
+
+    write_embeddings(words[0], tmp_path / "x.npy")
+    calls: list[int] = []
+
+    def transform(vectors):
+        calls.append(len(vectors))
+        if len(calls) == 6:
+            raise StoppedError
+        return 2 * vectors
+
+    for resume in (False, True):
+        try:
+            with job_folder(tmp_path / "out", PARTS, resume=resume, overwrite=False, activity="job") as folder:
+                rows = open_ranges(tmp_path / "x.npy", folder, "x")
+                assert rewrite_all(rows, transform, rows.dim, folder, LocalEngine(folder)) == 2000
+        except StoppedError:
+            assert not (tmp_path / "out").exists()
+    assert sum(calls) < 2000 + 4 * 128 + 128  # of what was begun, one range was done again
+    table = pq.read_table(tmp_path / "out")
+    assert table["id"].to_pylist() == list(words[0].keys)
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["translate", "RUN", "X", "-o", "OUT.npy", "--engine", "local"], "write parquet:FOLDER"),
+    (["translate", "RUN", "X", "-o", "parquet:OUT", "--engine", "local", "--limit", "5"], "--limit cannot be used"),
+    (["translate", "RUN", "X", "-o", "parquet:OUT", "--resume"], "--resume: is for --engine"),
+    (["project", "RUN", "X", "X", "-o", "parquet:OUT", "--ray", "a:1"], "--ray: is for --engine ray"),
+    (["migrate", "X", "parquet:OUT", "--run", "RUN", "--engine", "local", "--mark", "m"], "--mark: cannot be used"),
+    (["migrate", "X", "parquet:OUT", "--run", "RUN", "--workers", "2"], "are for --engine ray"),
+])  # fmt: skip
+def test_what_engines_cannot_do_is_refused(run_files, tmp_path, capsys, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    named = {"RUN": run_files[0], "X": run_files[1]}
+    given = [
+        "X" if place == 2 and arguments[0] == "project" else named.get(one, one) for place, one in enumerate(arguments)
+    ]
+    assert main(given) == 2
+    assert message in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 # -- rows that are read a range at a time
 
 

@@ -6,10 +6,10 @@ file first, some rows at a time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,18 @@ _LINES = 16_384  # between two places of a key file that are known
 _COPIED = 4096  # rows of a store, at once
 
 
+class RowBlock(NamedTuple):
+    """Some rows: the number of the first, keys (k,) and vectors (k, d), and the other columns as a table, if any.
+
+    Keys are whole numbers where the space has such, and text otherwise.
+    """
+
+    begin: int
+    keys: Any
+    vectors: NDArray[np.float32]
+    others: Any
+
+
 class RowRanges(Protocol):
     """A space of so many `rows`, of `dim` numbers; `source` names it in messages. Picklable."""
 
@@ -47,6 +59,10 @@ class RowRanges(Protocol):
     def dim(self) -> int:
         """How many numbers each has."""
 
+    @property
+    def numbered(self) -> bool:
+        """Whether its keys are whole numbers of at most 64 bits."""
+
     def ranges(self, size: int) -> list[Range]:
         """All rows in ranges that are read at once, of about so many rows."""
 
@@ -55,6 +71,9 @@ class RowRanges(Protocol):
 
     def keys(self, rows: Range) -> Any:
         """The keys of a range, as an Arrow array of text."""
+
+    def whole(self, rows: Range, size: int) -> Iterator[RowBlock]:
+        """All there is of a range, at most so many rows at a time."""
 
     def identity(self) -> list[Any]:
         """What shows that these are the same files as before: sizes and times."""
@@ -90,6 +109,7 @@ class NpyRows:
     rows: int
     dim: int
     lines: tuple[int, ...] | None
+    numbered: bool = False
 
     @property
     def source(self) -> str:
@@ -119,6 +139,11 @@ class NpyRows:
                 stream.readline()
             found = [stream.readline().removesuffix(b"\n").removesuffix(b"\r") for _ in range(end - begin)]
         return pa.array(found, pa.binary()).cast(pa.string())
+
+    def whole(self, rows: Range, size: int) -> Iterator[RowBlock]:
+        """See `RowRanges`."""
+        for begin, vectors in self.blocks(rows, size):
+            yield RowBlock(begin, self.keys((begin, begin + len(vectors))), vectors, None)
 
     def identity(self) -> list[Any]:
         """See `RowRanges`."""
@@ -166,6 +191,7 @@ class ParquetRows:
     source: str
     dim: int
     groups: tuple[_RowGroup, ...]
+    numbered: bool
 
     @property
     def rows(self) -> int:
@@ -184,49 +210,53 @@ class ParquetRows:
 
     def blocks(self, rows: Range, size: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
         """See `RowRanges`."""
-        from pyarrow import compute
-
-        for begin, group, lists in self._read(rows, size, "vector"):
-            lengths = compute.fill_null(compute.list_value_length(lists), -1).to_numpy(zero_copy_only=False)
-            wrong = np.flatnonzero(lengths != self.dim)
-            if len(wrong):
-                row, length = int(wrong[0]), int(lengths[wrong[0]])
-                what = "no vector" if length < 0 else f"{length} numbers instead of {self.dim}"
-                raise InputError(f"{group.path}: row {begin + row - group.begin} has {what}; repair it or leave it out")
-            vectors = lists.flatten().to_numpy(zero_copy_only=False).astype(np.float32).reshape(-1, self.dim)
-            yield begin, _checked(self, begin, vectors)
+        for begin, group, batch in self._read(rows, size, lambda columns: [columns.vector]):
+            yield begin, self._vectors(batch, begin, group)
 
     def keys(self, rows: Range) -> Any:
         """See `RowRanges`."""
         pa, _ = import_pyarrow()
-        parts = []
-        for begin, group, column in self._read(rows, 2**16, "id"):
-            if column is None:
-                first, last = max(begin, rows[0]), min(group.end, rows[1])
-                parts.append(pa.array([str(row) for row in range(first, last)], pa.string()))
-            else:
-                parts.append(column.cast(pa.string()))
+        found = self._read(rows, 2**16, lambda columns: columns.names[:1])
+        parts = [_keys_of(batch, begin, group.columns) for begin, group, batch in found]
         return pa.concat_arrays(parts) if parts else pa.array([], pa.string())
 
-    def _read(self, rows: Range, size: int, which: str) -> Iterator[tuple[int, _RowGroup, Any]]:
-        """A column of a range, at most so many rows at a time, with the first row's number and the row group.
+    def whole(self, rows: Range, size: int) -> Iterator[RowBlock]:
+        """See `RowRanges`."""
+        for begin, group, batch in self._read(rows, size, lambda _: None):
+            used = group.columns.names
+            others = batch.select([name for name in batch.schema.names if name not in used])
+            vectors = self._vectors(batch, begin, group)
+            keys = _keys_of(batch, begin, group.columns)
+            yield RowBlock(begin, keys.cast("int64") if self.numbered else keys, vectors, others)
 
-        Where there is no such column, each row group once, with None.
-        """
+    def _read(
+        self, rows: Range, size: int, names: Callable[[Columns], list[str] | None]
+    ) -> Iterator[tuple[int, _RowGroup, Any]]:
+        """Columns (None: all) of a range, at most so many rows at a time, with the first row's number and the group."""
         for group in self.groups:
             if group.end <= rows[0] or group.begin >= rows[1]:
                 continue
-            name = getattr(group.columns, which)
-            if name is None:
-                yield group.begin, group, None
-                continue
             with open_parquet(group.path) as file:
                 begin = group.begin
-                for batch in file.iter_batches(size, row_groups=[group.number], columns=[name]):
+                for batch in file.iter_batches(size, row_groups=[group.number], columns=names(group.columns)):
                     first, last = max(begin, rows[0]), min(begin + len(batch), rows[1])
                     if first < last:
-                        yield first, group, batch.column(0).slice(first - begin, last - first)
+                        yield first, group, batch.slice(first - begin, last - first)
                     begin += len(batch)
+
+    def _vectors(self, batch: Any, begin: int, group: _RowGroup) -> NDArray[np.float32]:
+        """The vectors (k, d) of a batch, checked."""
+        from pyarrow import compute
+
+        lists = batch.column(group.columns.vector)
+        lengths = compute.fill_null(compute.list_value_length(lists), -1).to_numpy(zero_copy_only=False)
+        wrong = np.flatnonzero(lengths != self.dim)
+        if len(wrong):
+            row, length = int(wrong[0]), int(lengths[wrong[0]])
+            what = "no vector" if length < 0 else f"{length} numbers instead of {self.dim}"
+            raise InputError(f"{self.source}: row {begin + row} has {what}; repair it or leave it out")
+        vectors = lists.flatten().to_numpy(zero_copy_only=False).astype(np.float32).reshape(-1, self.dim)
+        return _checked(self, begin, vectors)
 
     def identity(self) -> list[Any]:
         """See `RowRanges`."""
@@ -235,11 +265,15 @@ class ParquetRows:
 
 def open_parquets(files: list[Path], source: str, named: str) -> ParquetRows:
     """Files of Parquet, whose columns are named (`VECTORS` or `KEYS,VECTORS`) or meant."""
+    from pyarrow import types
+
     groups: list[_RowGroup] = []
-    begin = 0
+    begin, numbered = 0, True
     for path in files:
         with open_parquet(path) as file:
             columns = columns_of(file.schema_arrow, str(path), named)
+            kind = None if columns.id is None else file.schema_arrow.field(columns.id).type
+            numbered = numbered and kind is not None and types.is_integer(kind) and kind != "uint64"
             for number in range(file.metadata.num_row_groups):
                 count = file.metadata.row_group(number).num_rows
                 if count:
@@ -252,7 +286,7 @@ def open_parquets(files: list[Path], source: str, named: str) -> ParquetRows:
     first = batch.column(0)[0].as_py()
     if not first:
         raise InputError(f"{source}: row 0 has no vector; repair it or leave it out")
-    return ParquetRows(source, len(first), tuple(groups))
+    return ParquetRows(source, len(first), tuple(groups), numbered)
 
 
 def _copy(place: Path | Address, target: Path) -> None:
@@ -271,6 +305,14 @@ def _copy(place: Path | Address, target: Path) -> None:
                 vectors = pa.FixedSizeListArray.from_arrays(flat, dim)
                 ids = pa.array([str(name) for name in batch.ids], pa.string())
                 writer.write_table(pa.table({"id": ids, "vector": vectors}, schema=schema))
+
+
+def _keys_of(batch: Any, begin: int, columns: Columns) -> Any:
+    """The keys of a batch, as text; numbers of rows where there is no column of them."""
+    pa, _ = import_pyarrow()
+    if columns.id is None:
+        return pa.array([str(row) for row in range(begin, begin + len(batch))], pa.string())
+    return batch.column(columns.id).cast(pa.string())
 
 
 def _checked(space: RowRanges, begin: int, vectors: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kedge.cli.arguments import add_command, add_overwrite, add_run, add_spaces, probability
-from kedge.cli.use.engine_options import add_engine, chosen_engine
+from kedge.cli.use.engine_options import add_engine, add_resume, chosen_engine, run_digest
 
 if TYPE_CHECKING:
     from kedge.tasks.all_rows import MatchSummary
@@ -45,17 +45,15 @@ the same names, and have kedge installed.""",
     parser.add_argument(
         "--min-confidence", metavar="P", type=probability, help="list only mutual pairs at least this probable (all)"
     )
-    parser.add_argument("--resume", action="store_true", help="go on with a match that was interrupted")
     add_engine(parser)
+    add_resume(parser, "a match")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Match, and print what came of it."""
     from kedge.engines.job_folder import job_folder
     from kedge.estimators import load
-    from kedge.runs.folder import SUMS
     from kedge.spaces.row_ranges import open_ranges
-    from kedge.storage.checksum import file_sha256
     from kedge.tasks.all_rows import PAIRS, match_all
 
     discovery = load(arguments.run_folder)
@@ -71,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
                 folder,
                 engine,
                 min_confidence=arguments.min_confidence,
-                call={"run": file_sha256(arguments.run_folder / SUMS)},
+                call={"run": run_digest(arguments.run_folder)},
                 on_pass=on_pass,
             )
     return _print_summary(arguments, summary, time.perf_counter() - began)
