@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import logging
 import pickle
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from kedge.engines.engine import Finish, Split
 from kedge.engines.messages import packed, unpacked
-from kedge.errors import KedgeError
+from kedge.errors import InputError, KedgeError
 from kedge.extras import needing
 from kedge.spaces.formats.parquet import import_pyarrow
 
 # Bytes of messages that a task hands over at once.
 _HANDED_OVER = 32 * 2**20
+# How a line of a traceback begins that names an error, Ray's own wrapping aside.
+_ERROR = re.compile(r"(?!.*UserCodeException)(\w+\.)*\w*(Error|Exception|Died|Killed)\b")
+# The group of messages that say what is wrong with the data.
+_FAULTS = -1
 
 
 class EngineError(KedgeError):
@@ -55,7 +60,7 @@ class RayEngine:
             return
         with _explained():
             for row in self._items(tasks).map(_worked(work)).iter_rows():
-                yield pickle.loads(row["result"])
+                yield _opened(row["result"])
 
     def regroup(self, tasks: Sequence[Any], split: Split, finish: Finish, groups: int) -> Iterator[Any]:
         """See `Engine.regroup`."""
@@ -65,7 +70,7 @@ class RayEngine:
             messages = self._items(tasks).map_batches(_sent(split), batch_size=1, batch_format="pyarrow")
             grouped = messages.groupby("group", num_partitions=groups)
             for row in grouped.map_groups(_finished(finish), batch_format="pyarrow").iter_rows():
-                yield pickle.loads(row["result"])
+                yield _opened(row["result"])
 
     def close(self) -> None:
         """Stop the Ray that was started here; one that was found running is left as it is."""
@@ -82,9 +87,25 @@ class RayEngine:
 
 def _worked(work: Callable[[Any], Any]) -> Callable[[dict[str, Any]], dict[str, bytes]]:
     def work_on_row(row: dict[str, Any]) -> dict[str, bytes]:
-        return {"result": pickle.dumps(work(pickle.loads(row["task"])))}
+        return {"result": _closed(lambda: work(pickle.loads(row["task"])))}
 
     return work_on_row
+
+
+def _closed(work: Callable[[], Any]) -> bytes:
+    """What a function returns, or an error of ours: Ray would hand that over as the text of a traceback."""
+    try:
+        return pickle.dumps((work(), None))
+    except KedgeError as error:
+        return pickle.dumps((None, str(error)))
+
+
+def _opened(result: bytes) -> Any:
+    """The same where it is asked for."""
+    value, fault = pickle.loads(result)
+    if fault is not None:
+        raise InputError(fault)
+    return value
 
 
 def _sent(split: Split) -> Callable[[Any], Iterator[Any]]:
@@ -92,12 +113,15 @@ def _sent(split: Split) -> Callable[[Any], Iterator[Any]]:
         for task in batch["task"].to_pylist():
             groups: list[int] = []
             messages: list[bytes] = []
-            for group, table in split(pickle.loads(task)):
-                groups.append(group)
-                messages.append(packed(table))
-                if sum(map(len, messages)) > _HANDED_OVER:
-                    yield _message_table(groups, messages)
-                    groups, messages = [], []
+            try:
+                for group, table in split(pickle.loads(task)):
+                    groups.append(group)
+                    messages.append(packed(table))
+                    if sum(map(len, messages)) > _HANDED_OVER:
+                        yield _message_table(groups, messages)
+                        groups, messages = [], []
+            except KedgeError as error:
+                groups, messages = [_FAULTS], [str(error).encode()]
             yield _message_table(groups, messages)
 
     return send_messages
@@ -112,8 +136,11 @@ def _message_table(groups: list[int], messages: list[bytes]) -> Any:
 def _finished(finish: Finish) -> Callable[[Any], Any]:
     def finish_group(batch: Any) -> Any:
         pa, _ = import_pyarrow()
-        messages = [message.as_buffer() for message in batch["message"]]
-        result = pickle.dumps(finish(batch["group"][0].as_py(), unpacked(messages)))
+        group, messages = batch["group"][0].as_py(), [message.as_buffer() for message in batch["message"]]
+        if group == _FAULTS:
+            result = pickle.dumps((None, messages[0].to_pybytes().decode()))
+        else:
+            result = _closed(lambda: finish(group, unpacked(messages)))
         return pa.table({"result": pa.array([result], pa.large_binary())})
 
     return finish_group
@@ -121,7 +148,7 @@ def _finished(finish: Finish) -> Callable[[Any], Any]:
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """Turn what Ray raises into the error of the function that failed, or into one line about the cluster."""
+    """Turn what Ray raises into one line."""
     import ray.exceptions
 
     try:
@@ -129,11 +156,6 @@ def _explained() -> Iterator[None]:
     except KedgeError:
         raise
     except ray.exceptions.RayError as error:
-        cause: BaseException | None = error
-        while cause is not None:
-            if isinstance(cause, KedgeError):
-                raise cause from None
-            cause = getattr(cause, "cause", None) or cause.__cause__
         raise EngineError(
             f"Ray could not finish ({_first_line(error)}); the output was not written, and --resume goes on from what "
             "is done"
@@ -141,5 +163,7 @@ def _explained() -> Iterator[None]:
 
 
 def _first_line(error: BaseException) -> str:
+    """What happened, of the many lines that Ray makes of it: the last that looks like an error, without advice."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1][:300] if lines else type(error).__name__
+    errors = [line for line in lines if _ERROR.match(line)]
+    return (errors or lines or [type(error).__name__])[-1 if errors else 0][:300]

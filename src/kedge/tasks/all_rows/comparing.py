@@ -118,21 +118,22 @@ def _compared(x: _Sent, y: _Sent) -> Iterator[tuple[_Sent, Ranked]]:
     own = [Ranked.nothing(len(side.rows)) for side in (x, y)]  # in the cluster of the row
     other = [Ranked.nothing(len(side.rows)) for side in (x, y)]  # in that of the other
     of_x, of_y = x.by_cluster(), y.by_cluster()
-    for cluster in sorted(of_x.keys() & of_y.keys()):
+    clusters = sorted(of_x.keys() & of_y.keys())
+    # First where the nearest probably are: then most rows gain nothing elsewhere, and are passed over.
+    for cluster in clusters:
+        _meet(x, y, of_x[cluster][0], of_y[cluster][0], (own[0], other[0]), (own[1], other[1]))
+    for cluster in clusters:
         (home_x, guests_x), (home_y, guests_y) = of_x[cluster], of_y[cluster]
-        _meet(x, y, home_x, torch.cat([home_y, guests_y]), len(home_y), own[0], own[1], other[1])
-        _meet(x, y, guests_x, home_y, len(home_y), other[0], own[1], None)
+        _meet(x, y, home_x, guests_y, (own[0], other[0]), (other[1], own[1]))
+        _meet(x, y, guests_x, home_y, (other[0], own[0]), (own[1], other[1]))
     for side, one, two in zip((x, y), own, other, strict=True):
         yield side, merge(torch.cat([one.rows, two.rows], dim=1), torch.cat([one.values, two.values], dim=1))
 
 
 def _meet(
-    x: _Sent, y: _Sent, some_x: Tensor, some_y: Tensor, home: int, for_x: Ranked, for_home: Ranked, for_guests: Any
+    x: _Sent, y: _Sent, some_x: Tensor, some_y: Tensor, of_x: tuple[Ranked, Ranked], of_y: tuple[Ranked, Ranked]
 ) -> None:
-    """Compare some rows of X with some of Y, of which the first so many are at home; each table is brought up to date.
-
-    `for_guests` is that of the other rows of Y.
-    """
+    """Compare some rows of X with some of Y; of each side the first table is brought up to date."""
     if not len(some_x) or not len(some_y):
         return
     right = y.vectors[some_y].float()
@@ -140,11 +141,8 @@ def _meet(
     for begin in range(0, len(some_x), step):
         part = some_x[begin : begin + step]
         similarity = x.vectors[part].float() @ right.T
-        for_x.update(part, similarity, y.rows[some_y])
-        turned = similarity.T.contiguous()
-        for_home.update(some_y[:home], turned[:home], x.rows[part])
-        if for_guests is not None and len(some_y) > home:
-            for_guests.update(some_y[home:], turned[home:], x.rows[part])
+        of_x[0].update(part, similarity, y.rows[some_y], of_x[1])
+        of_y[0].update(some_y, similarity.T.contiguous(), x.rows[part], of_y[1])
 
 
 def _ranked_table(number: int, side: _Sent, found: Ranked) -> Any:

@@ -36,10 +36,10 @@ CHECKED = 1000
 _ROWS_IN_A_CLUSTER, _MAX_CLUSTERS = 512, 16_384
 # Points of the sample in a cluster, and ranges of rows that are read for the sample.
 _POINTS, _MAX_RANGES = 24, 64
-_PROBES = (4, 8, 16, 32)
+_PROBES = (4, 6, 8, 12, 16, 24, 32)
 # Clusters are made in so many leading axes.
 _AXES = 64
-_MET = 0.995
+_MET = 0.998
 # Bytes of messages that one group of clusters holds, about.
 _GROUP_BYTES = 96 * 2**20
 
