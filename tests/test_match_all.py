@@ -111,6 +111,21 @@ def test_a_run_keeps_its_curve(fitted, run_files, tmp_path, all_words):
     assert not (tmp_path / "pairs.unfinished").exists()
 
 
+@pytest.mark.parametrize("curve", [
+    {"margins": [0.0, 1.0], "probabilities": [0.5]},
+    {"margins": [1.0, 0.0], "probabilities": [0.5, 0.6]},
+    {"margins": [], "probabilities": []},
+    {"margins": [0.0], "probabilities": [1.5]},
+    "steep",
+])  # fmt: skip
+def test_a_curve_that_cannot_be_is_refused(run_files, curve):
+    from kedge.runs.description import describe
+
+    stored = json.loads((Path(run_files[0]) / "run.json").read_text())
+    with pytest.raises(InputError, match="confidence_curve"):
+        describe(stored | {"confidence_curve": curve}, "run.json:")
+
+
 def test_curves_of_nothing_give_nothing():
     assert not ConfidenceCurve().confidence(np.array([-1.0, 5.0]), np.array([False, True])).any()
 

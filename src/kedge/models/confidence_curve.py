@@ -26,6 +26,12 @@ class ConfidenceCurve:
     margins: tuple[float, ...] = (0.0,)
     probabilities: tuple[Share, ...] = (0.0,)
 
+    @property
+    def is_sound(self) -> bool:
+        """Whether there is a probability for each margin, and margins ascend."""
+        ascending = all(one <= other for one, other in zip(self.margins, self.margins[1:], strict=False))
+        return ascending and len(self.margins) == len(self.probabilities) > 0
+
     def confidence(self, margins: NDArray[np.float32], claimed: NDArray[np.bool_]) -> NDArray[np.float32]:
         """Probabilities (n,) that partners are right, by their margins (n,), which are positive in mutual pairs.
 

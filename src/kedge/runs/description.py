@@ -160,6 +160,12 @@ def describe(run: Mapping[str, Any], where: str) -> RunDescription:
     """The contents of `run.json` as values; raises `InputError` where they are not what they must be."""
     used = {one.name: run[one.name] for one in fields(RunDescription) if one.name in run}
     description: RunDescription = restore(RunDescription, used, where)
+    curve = description.confidence_curve
+    if curve is not None and not curve.is_sound:
+        raise InputError(
+            f"{where} confidence_curve: margins must ascend, with a probability for each, got {len(curve.margins)} "
+            f"margins and {len(curve.probabilities)} probabilities"
+        )
     for name in _NEEDED:
         if name not in description.settings:
             raise InputError(f"{where} settings.{name}: is missing")

@@ -41,7 +41,7 @@ _PROBES = (4, 6, 8, 12, 16, 24, 32)
 _AXES = 64
 _MET = 0.998
 # Bytes of messages that one group of clusters holds, about.
-_GROUP_BYTES = 96 * 2**20
+_GROUP_BYTES = 256 * 2**20
 
 
 @dataclass(frozen=True)
