@@ -205,6 +205,7 @@ def test_the_command_writes_pairs(all_words, tmp_path, capsys):
 @pytest.mark.parametrize(("option", "message"), [
     (["--ray", "host:1"], "--ray: is for --engine ray"),
     (["--resume"], "nothing to go on with"),
+    (["--engine", "ray", "--ray", "host:1", "--workers", "2"], "has its own"),
 ])  # fmt: skip
 def test_options_that_do_not_fit_are_refused(all_words, tmp_path, capsys, option, message):
     arguments = ["match", *(str(all_words[name]) for name in ("run", "x", "y")), "-o", str(tmp_path / "pairs")]

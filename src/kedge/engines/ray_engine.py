@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import pickle
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -45,11 +46,15 @@ class RayEngine:
         self._ray = ray
         self._started = not ray.is_initialized()
         if self._started:
-            quiet = {"log_to_driver": False, "logging_level": "ERROR", "include_dashboard": False}
+            # Not whatever cluster somebody has started on this machine, which Ray would look for.
+            where = address or os.environ.get("RAY_ADDRESS") or "local"
+            quiet = {"log_to_driver": False, "logging_level": "ERROR"}
+            if where == "local":
+                quiet |= {"include_dashboard": False}
             try:
-                ray.init(address=address, **(options if address else quiet | options))
+                ray.init(address=where, **(quiet | options))
             except (ConnectionError, RuntimeError, ValueError) as error:
-                raise EngineError(f"--ray {address or ''}: cannot be reached ({_first_line(error)})") from error
+                raise EngineError(f"{where}: Ray cannot be started or reached there ({_first_line(error)})") from error
         logging.getLogger("ray.data").setLevel(logging.ERROR)
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False

@@ -271,8 +271,8 @@ def _read(arguments: argparse.Namespace) -> _Given:
     x, y = (read(name, read_embeddings, limit=arguments.limit) for name in ("x", "y"))
     if max(len(x), len(y)) > _MANY:
         note(
-            f"{max(len(x), len(y)):,} rows take long; a discovery on some that both spaces have (--limit N) is enough to "
-            "learn the map, and `kedge match` then goes over all rows"
+            f"{max(len(x), len(y)):,} rows take long; a discovery on some that both spaces have (--limit N) is enough "
+            "to learn the map, and `kedge match` then goes over all rows"
         )
     seeds, skipped, by = (), 0, PAIR_FORMATS[arguments.seed_format]
     if arguments.seeds and arguments.strict:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,6 +45,8 @@ def require_engine(arguments: argparse.Namespace) -> None:
     for option in ("ray", "workers"):
         if getattr(arguments, option) is not None and arguments.engine != "ray":
             raise InputError(f"--{option}: is for --engine ray; add that, or omit it")
+    if arguments.workers is not None and (arguments.ray or os.environ.get("RAY_ADDRESS")):
+        raise InputError("--workers: a cluster that is running has its own; omit it, or the address of the cluster")
     if arguments.resume and arguments.engine is None:
         raise InputError("--resume: is for --engine local or ray; add that, or omit it")
 
