@@ -48,7 +48,7 @@ class RayEngine:
         if self._started:
             # Not whatever cluster somebody has started on this machine, which Ray would look for.
             where = address or os.environ.get("RAY_ADDRESS") or "local"
-            quiet = {"log_to_driver": False, "logging_level": "ERROR"}
+            quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
             if where == "local":
                 quiet |= {"include_dashboard": False}
             try:
