@@ -20,7 +20,7 @@ PACKAGE = Path(kedge.__file__).parent
 # A folder may import from those after it. The modules beside them may be imported by all; data sits beside tasks.
 LAYERS = (
     "cli", "data", "report", "integrations", "tasks", "many", "estimators", "runs", "judging", "solving", "models",
-    "matching", "geometry", "storage", "spaces",
+    "matching", "geometry", "engines", "storage", "spaces",
 )  # fmt: skip
 # Where no two modules and no two classes have one name, and folders are small.
 SETTLED = (
@@ -33,6 +33,7 @@ SETTLED = (
     "models",
     "matching",
     "geometry",
+    "engines",
     "storage",
 )
 MAX_MODULES = 12

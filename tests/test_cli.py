@@ -30,7 +30,7 @@ from kedge.spaces.pairs import read_table, write_table
 GROUPS = {
     "find pairs and a map": ("demo", "check", "discover", "unite", "reproduce"),
     "look at a run": ("report", "explore", "evaluate", "compare", "info", "plot"),
-    "use a run": ("search", "lexicon", "pairs", "translate", "project", "stitch", "export", "serve"),
+    "use a run": ("search", "lexicon", "pairs", "match", "translate", "project", "stitch", "export", "serve"),
     "change a model": ("rehearse", "suggest", "migrate", "stores"),
     "watch an index": ("drift", "audit", "canary"),
     "make files of vectors": ("encode", "convert"),

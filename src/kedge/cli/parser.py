@@ -18,14 +18,14 @@ from kedge.cli.files import convert, encode
 from kedge.cli.find import check, demo, discover, reproduce, unite
 from kedge.cli.look import compare, evaluate, explore, info, plot, report
 from kedge.cli.main import fail
-from kedge.cli.use import export, lexicon, pairs, project, search, serve, stitch, translate
+from kedge.cli.use import export, lexicon, match, pairs, project, search, serve, stitch, translate
 from kedge.cli.watch import audit, canary, drift
 from kedge.errors import did_you_mean
 
 GROUPS: dict[str, tuple[ModuleType, ...]] = {
     "find pairs and a map": (demo, check, discover, unite, reproduce),
     "look at a run": (report, explore, evaluate, compare, info, plot),
-    "use a run": (search, lexicon, pairs, translate, project, stitch, export, serve),
+    "use a run": (search, lexicon, pairs, match, translate, project, stitch, export, serve),
     "change a model": (rehearse, suggest, migrate, stores),
     "watch an index": (drift, audit, canary),
     "make files of vectors": (encode, convert),

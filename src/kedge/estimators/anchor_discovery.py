@@ -154,6 +154,9 @@ class AnchorDiscovery(FittedDiscovery):
         advice and what they rest on (`basis`), and `health_.overlap` says what the spaces share.
     candidate_recall_ : CandidateRecall or None
         Where rows were compared with candidates only: how many of a sample have the partner that they have among all.
+    confidence_curve_ : ConfidenceCurve or None
+        What margins are worth, with which `kedge match` gives other rows of the two spaces a confidence; None in runs
+        that an earlier version wrote.
     history_ : tuple of Step
     n_iter_ : int
     converged_ : bool
@@ -353,6 +356,7 @@ class AnchorDiscovery(FittedDiscovery):
         self.whitening_ = alignment.whitening
         self.health_ = findings.health
         self.candidate_recall_ = confidence.candidate_recall
+        self.confidence_curve_ = confidence.curve
         self.converged_ = alignment.converged
 
     def _learn_maps(self, findings: Findings, axes_x: Tensor, axes_y: Tensor) -> None:

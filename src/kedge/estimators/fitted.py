@@ -18,6 +18,7 @@ from kedge.estimators.parameters import Parameters
 from kedge.extras import needing
 from kedge.judging.health import Health
 from kedge.matching import CandidateRecall, Precision
+from kedge.models.confidence_curve import ConfidenceCurve
 from kedge.models.maps.protocol import Map
 from kedge.models.mixed_scores import ScoreOffsets
 from kedge.models.pair_model import PairModel
@@ -80,6 +81,7 @@ class FittedDiscovery(Parameters):
     whitening_: float
     health_: Health
     candidate_recall_: CandidateRecall | None
+    confidence_curve_: ConfidenceCurve | None
     history_: tuple[Step, ...]
     n_iter_: int
     converged_: bool

@@ -123,6 +123,7 @@ def load(folder: str | Path) -> AnchorDiscovery:
         figures = asdict(run.approximate)
         del figures["summary"]
         discovery.candidate_recall_ = CandidateRecall(**figures)
+    discovery.confidence_curve_ = run.confidence_curve
     discovery.map_, discovery.map_back_ = contents.map, contents.map_back
     discovery.map_scores_, discovery.whitening_ = asdict(run.maps), run.whitening
     discovery.queries_ = None
@@ -186,7 +187,8 @@ def _opinion_codes(opinions: NDArray[np.str_]) -> NDArray[np.int64]:
 
 def _stored(discovery: AnchorDiscovery) -> dict[str, Any]:
     """What `run.json` stores."""
-    recall, queries, trust = discovery.candidate_recall_, discovery.queries_, discovery.trust_
+    recall, curve = discovery.candidate_recall_, discovery.confidence_curve_
+    queries, trust = discovery.queries_, discovery.trust_
     return {
         "format": FORMAT,
         "kedge": __version__,
@@ -206,6 +208,7 @@ def _stored(discovery: AnchorDiscovery) -> dict[str, Any]:
         "iterations": discovery.n_iter_,
         "converged": discovery.converged_,
         "approximate": None if recall is None else {"summary": f"approximate: {recall}", **asdict(recall)},
+        "confidence_curve": curve and asdict(curve),
         "whitening": discovery.whitening_,
         "ridge": discovery.model_.ridge,
         "maps": discovery.map_scores_,

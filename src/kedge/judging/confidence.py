@@ -18,12 +18,8 @@ from kedge.judging.isolation import Isolation
 from kedge.judging.judge import Judgement
 from kedge.judging.recognition import Choices, Recognition, count_recognised, pair_probabilities, shown_by_margins
 from kedge.matching import CandidateRecall, Comparison, Match, Problem
+from kedge.models.confidence_curve import CLAIMED, NO_CONFIDENCE, UNCLAIMED, ConfidenceCurve
 from kedge.solving.steps import Log
-
-# Rows that are in no pair: how often their candidate is right all the same, as a share of how often the least sure
-# pair is, depending on whether it is in a pair with another row. Seen on words and images; the one thing here that is
-# not measured on the spaces at hand.
-_UNCLAIMED, _CLAIMED = 0.7, 0.2
 
 
 @dataclass(frozen=True)
@@ -34,7 +30,8 @@ class Confidence:
     the least sure pair. In the match seeds are pairs; `unaided` is the match without them.
     `recognition` is how many rows are recognised, `trust` whether the map is right at all, which all probabilities
     count in; `isolation` says which rows look like nothing else: their pairs are worth nothing. `candidate_recall`
-    says, where only candidates were compared, how many of a sample have their exact partner.
+    says, where only candidates were compared, how many of a sample have their exact partner. `curve` is what `paired`
+    was read from.
     """
 
     match: Match
@@ -45,6 +42,7 @@ class Confidence:
     trust: float
     isolation: Isolation
     candidate_recall: CandidateRecall | None
+    curve: ConfidenceCurve = NO_CONFIDENCE
 
     @property
     def right_share(self) -> float:
@@ -56,7 +54,7 @@ class Confidence:
         """Probabilities (k,) that rows (k,) of X and of Y belong together, whether or not they are pairs."""
         partner, mutual = self.match.partner.cpu().numpy(), self.match.mutual.cpu().numpy()
         claimed_y = np.isin(rows_y, partner[mutual])
-        unpaired = self.minimum * np.where(claimed_y, _CLAIMED, _UNCLAIMED)
+        unpaired = self.minimum * np.where(claimed_y, CLAIMED, UNCLAIMED)
         in_a_pair = np.where(
             partner[rows_x] == rows_y, self.paired[rows_x], np.minimum(1 - self.paired[rows_x], self.minimum)
         )
@@ -101,7 +99,10 @@ def measure_confidence(
     paired[(isolation.x | isolation.y[given.partner]).cpu().numpy()] = 0.0
     paired[seeds[0].cpu().numpy()] = 1.0
     minimum = trust * float(probabilities[0])
-    return Confidence(given, paired.astype(np.float32), minimum, match, recognition, trust, isolation, candidate_recall)
+    curve = ConfidenceCurve(tuple(at.tolist()), tuple((trust * probabilities).tolist()))
+    return Confidence(
+        given, paired.astype(np.float32), minimum, match, recognition, trust, isolation, candidate_recall, curve
+    )
 
 
 def share_by_chance(judged: Judgement, choices: Choices, *, disjoint: bool) -> float:

@@ -110,8 +110,11 @@ def _lowered(confidence: Confidence, known: Problem, stated: NDArray[Any], right
     from scipy.special import expit, logit
 
     shift = brentq(lambda by: expit(logit(stated) + by).sum() - right.high, -_LARGEST_SHIFT, 0.0)
+
+    def lowered(probabilities: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.minimum(expit(logit(probabilities.clip(_EXTREME, 1 - _EXTREME)) + shift), probabilities)
+
     before = confidence.paired.astype(np.float64)
-    paired = np.minimum(expit(logit(before.clip(_EXTREME, 1 - _EXTREME)) + shift), before).astype(np.float32)
-    paired = np.where(_given(confidence, known), confidence.paired, paired)
-    smallest = float(expit(logit(np.clip(confidence.minimum, _EXTREME, 1 - _EXTREME)) + shift))
-    return replace(confidence, paired=paired, minimum=min(confidence.minimum, smallest))
+    paired = np.where(_given(confidence, known), before, lowered(before)).astype(np.float32)
+    minimum = float(lowered(np.array([confidence.minimum], dtype=np.float64))[0])
+    return replace(confidence, paired=paired, minimum=minimum, curve=confidence.curve.lowered(lowered))

@@ -27,9 +27,9 @@ class Clusters:
     labels: Tensor
 
     @classmethod
-    def of(cls, points: Tensor, budget: int = DEFAULT_BUDGET) -> Clusters:
-        """By k-means from a sample, always the same; points may be of half precision."""
-        count = max(1, len(points) // ROWS_IN_A_CLUSTER[points.device.type])
+    def of(cls, points: Tensor, budget: int = DEFAULT_BUDGET, *, count: int | None = None) -> Clusters:
+        """By k-means from a sample, always the same; points may be of half precision. `count` says how many."""
+        count = count or max(1, len(points) // ROWS_IN_A_CLUSTER[points.device.type])
         drawn = torch.randperm(len(points), generator=torch.Generator().manual_seed(0))[: _POINTS * count]
         sample = points[drawn.to(points.device)].float()
         centers = sample[:count].clone()

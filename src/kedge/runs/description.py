@@ -9,6 +9,7 @@ from typing import Any
 
 from kedge.errors import InputError
 from kedge.judging.health import Health
+from kedge.models.confidence_curve import ConfidenceCurve
 from kedge.models.mixed_scores import ScoreOffsets
 from kedge.solving.steps import Step
 from kedge.storage.schema import Count, Length, Share, parse_json, restore
@@ -119,6 +120,7 @@ class RunDescription:
     trust: TrustSizes | None = None
     score_offsets: ScoreOffsets | None = None
     approximate: Approximate | None = None
+    confidence_curve: ConfidenceCurve | None = None
     limit: Count | None = None
     timings: dict[str, float] = field(default_factory=dict)
     machine: dict[str, str] = field(default_factory=dict)
@@ -170,6 +172,12 @@ def describe(run: Mapping[str, Any], where: str) -> RunDescription:
     """The contents of `run.json` as values; raises `InputError` where they are not what they must be."""
     used = {one.name: run[one.name] for one in fields(RunDescription) if one.name in run}
     description: RunDescription = restore(RunDescription, used, where)
+    curve = description.confidence_curve
+    if curve is not None and not curve.is_sound:
+        raise InputError(
+            f"{where} confidence_curve: margins must ascend, with a probability for each, got {len(curve.margins)} "
+            f"margins and {len(curve.probabilities)} probabilities"
+        )
     for name in _NEEDED:
         if name not in description.settings:
             raise InputError(f"{where} settings.{name}: is missing")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kedge.cli.arguments import FORMATS, add_command, add_target, positive, space_name
 from kedge.cli.exit_codes import EXIT_NOT_PASSED
+from kedge.cli.use.engine_options import add_engine, rewrite_in_batches
 from kedge.masking import mask
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def add_parser(commands: Any) -> None:
         """  kedge migrate chroma:DB#docs chroma:DB#docs-new --run RUN --dry-run
   kedge migrate chroma:DB#docs chroma:DB#docs-new --run RUN
   kedge migrate chroma:DB#docs chroma:DB#docs-new --run RUN --resume        after an interruption
+  kedge migrate parquet:old parquet:new --run RUN --engine ray              on all cores, or on a cluster
   kedge migrate pgvector:postgresql://HOST/DB#docs.old pgvector:postgresql://HOST/DB#docs.new --run RUN --back
   kedge migrate chroma:DB#english chroma:DB#all --run COMMON --from bge               one index for several encoders:
   kedge migrate chroma:DB#french chroma:DB#all --run COMMON --from me5 --append       COMMON is from `kedge unite`
@@ -39,7 +41,10 @@ The source is never changed, and a target that already exists is not replaced. V
 its Y, with --back those of Y into X. By a run of many spaces they are translated --from one --to another, or without
 --to into common coordinates: a store of these is searched with queries of any of the spaces.
 Exit code 3 means that the target does not hold what it should, and a line says how much is missing; rows that were
-added to the source meanwhile are brought over by --resume.""",
+added to the source meanwhile are brought over by --resume.
+
+With --engine rows go in parallel from any source into a folder of Parquet files (parquet:NEW), with the other columns
+of a source that is Parquet itself; rows are counted, but ids are not looked at, nor is what was written compared.""",
     )
     parser.add_argument("source", metavar="SOURCE", type=space_name, help=f"store (see `kedge stores`), or {FORMATS}")
     add_target(parser, "target", "new store, of the same kind or another")
@@ -70,6 +75,7 @@ added to the source meanwhile are brought over by --resume.""",
         default="raw",
         help="length of the vectors: 1, or the mean length of the target space's own, for any metric (raw)",
     )
+    add_engine(parser, always=False)
     parser.add_argument("--resume", action="store_true", help="go on with a migration that was interrupted")
     parser.add_argument("--dry-run", action="store_true", help="check everything and write nothing")
     parser.add_argument(
@@ -110,6 +116,10 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.source == arguments.target:
         raise InputError(f"{arguments.target}: source and target are the same store")
+    if arguments.engine:
+        return _migrate_in_batches(arguments)
+    if arguments.ray or arguments.workers:
+        raise InputError("--ray and --workers are for --engine ray; add that, or omit them")
     if arguments.skip_bad:
         require_target(arguments.skip_bad)
         output_files.require_free(arguments, "skip_bad", allowed_by="resume")
@@ -152,6 +162,45 @@ def run(arguments: argparse.Namespace) -> int:
                 f"{arguments.mark} = translated, so that neither kind crowds out the other"
             )
         return code
+
+
+def _migrate_in_batches(arguments: argparse.Namespace) -> int:
+    """By an engine, into a folder of Parquet files."""
+    import json
+
+    from kedge.cli.change_model.routes import between_two
+    from kedge.cli.output import print_json, print_line
+    from kedge.errors import InputError
+    from kedge.runs.description import holds_common_space
+    from kedge.runs.translators import load_translator
+    from kedge.spaces.stores import NOTE
+
+    for option in ("append", "dry_run", "id_prefix", "mark", "skip_bad"):
+        if getattr(arguments, option):
+            raise InputError(f"--{option.replace('_', '-')}: cannot be used with --engine; omit one of the two")
+    if holds_common_space(arguments.run_folder):
+        raise InputError(f"--engine: {arguments.run_folder} is a run of many spaces; omit --engine")
+    route = between_two(arguments, str(arguments.source))
+    _require_ok(route.answer, ignore_verdict=arguments.ignore_verdict)
+    began = time.perf_counter()
+    rows = rewrite_in_batches(
+        arguments,
+        arguments.source,
+        arguments.target,
+        load_translator(arguments.run_folder, back=arguments.back, scale=arguments.scale),
+        dim=route.dims[1],
+        metadata={NOTE: json.dumps(route.note, sort_keys=True)},
+        call=dict(route.note),
+    )
+    seconds = time.perf_counter() - began
+    if arguments.json:
+        print_json(
+            {"rows": rows, "written": rows, "complete": True, "seconds": seconds, "target": str(arguments.target)}
+        )
+    else:
+        rate = rows / max(seconds, 1e-9)
+        print_line(f"{rows} rows translated into {arguments.target} ({rate:.0f} rows per second; ids were not checked)")
+    return 0
 
 
 def _require_ok(answer: Answer, *, ignore_verdict: bool) -> None:

@@ -52,7 +52,7 @@ def find_route(arguments: argparse.Namespace, source: Store, target: Store) -> R
     if not holds_common_space(arguments.run_folder):
         if arguments.append:
             raise InputError(f"--append: {arguments.run_folder} is a run of two spaces, without common coordinates")
-        return _between_two(arguments, about)
+        return between_two(arguments, about)
     common = CommonSpace.load(arguments.run_folder)
     if arguments.back:
         raise InputError("--back: a run of many spaces has no X and Y; name the spaces by --from and --to")
@@ -68,7 +68,8 @@ def find_route(arguments: argparse.Namespace, source: Store, target: Store) -> R
     return _between_members(arguments, common, about)
 
 
-def _between_two(arguments: argparse.Namespace, source: str) -> Route:
+def between_two(arguments: argparse.Namespace, source: str) -> Route:
+    """From one space of a run of two into the other."""
     from kedge.cli.use.ends import refuse_ends
     from kedge.estimators import load
     from kedge.spaces.stores.migration import TRANSLATED

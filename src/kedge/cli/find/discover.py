@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 # What a row's fingerprint takes while it is made.
 _FINGERPRINT_BYTES = 16_384
+# Rows from which on a part of them will do.
+_MANY = 200_000
 # Shared coordinates that a row has besides those it is multiplied in.
 _SHARED_BESIDES = 12
 
@@ -251,6 +253,7 @@ class _Given(NamedTuple):
 
 def _read(arguments: argparse.Namespace) -> _Given:
     from kedge.cli.find.provenance import read_described
+    from kedge.cli.output import note
     from kedge.spaces import read_dictionary, read_embeddings, read_key_list, read_pairs
 
     described: dict[str, Any] = {}
@@ -261,6 +264,11 @@ def _read(arguments: argparse.Namespace) -> _Given:
         return content
 
     x, y = (read(name, read_embeddings, limit=arguments.limit) for name in ("x", "y"))
+    if max(len(x), len(y)) > _MANY:
+        note(
+            f"{max(len(x), len(y)):,} rows take long; a discovery on some that both spaces have (--limit N) is enough "
+            "to learn the map, and `kedge match` then goes over all rows"
+        )
     seeds, skipped, by = (), 0, PAIR_FORMATS[arguments.seed_format]
     if arguments.seeds and arguments.strict:
         seeds = read("seeds", read_pairs, x, y, by=by)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kedge.cli.arguments import FORMATS, add_command, add_limit, add_output, add_run, space_name
+from kedge.cli.use.engine_options import add_engine, add_resume, require_engine, rewrite_in_batches, run_digest
+
+if TYPE_CHECKING:
+    from kedge.models.side import AnchorKind
 
 
 def add_parser(commands: Any) -> None:
@@ -19,6 +23,7 @@ def add_parser(commands: Any) -> None:
         """  kedge project RUN X x.vec -o x-relative.npz
   kedge project RUN Y new-rows.npy -o y-relative.safetensors --snapped
   kedge project RUN Y y.vec -o y-shared.npz --coordinates shared
+  kedge project RUN X parquet:x -o parquet:x-shared --coordinates shared --engine ray     more rows than fit into memory
   kedge project RUN bge documents.npy -o in-common.npz                of a run by `kedge unite`
   kedge project RUN minilm queries.npy -o q-in-common.npz --query     queries of any space, for all documents
 
@@ -41,6 +46,8 @@ common:    what a run by `kedge unite` has instead, to be compared in the same w
     )
     parser.add_argument("--snapped", action="store_true", help="relative to snapped instead of free anchors")
     add_limit(parser)
+    add_engine(parser, always=False)
+    add_resume(parser, "a projection by an engine")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -51,7 +58,12 @@ def run(arguments: argparse.Namespace) -> int:
     from kedge.runs.description import holds_common_space
     from kedge.spaces import read_embeddings
 
+    require_engine(arguments)
     if holds_common_space(arguments.run_folder):
+        if arguments.engine:
+            raise InputError(
+                f"--engine: {arguments.run_folder} is a run of many spaces, which is read at once; omit it"
+            )
         return _project_into_common(arguments)
     if arguments.side not in ("X", "Y"):
         raise InputError(f"{arguments.side}: {arguments.run_folder} is a run of two spaces; give X or Y")
@@ -61,6 +73,8 @@ def run(arguments: argparse.Namespace) -> int:
     arguments.coordinates = arguments.coordinates or "relative"
     if arguments.snapped and arguments.coordinates != "relative":
         raise InputError("--snapped: shared coordinates use no anchors; omit it, or use --coordinates relative")
+    if arguments.engine:
+        return _project_in_batches(arguments)
     require_free_space(arguments)
     discovery = load(arguments.run_folder)
     space = read_embeddings(arguments.file, limit=arguments.limit)
@@ -71,6 +85,34 @@ def run(arguments: argparse.Namespace) -> int:
         transform = discovery.x_.relative if of_x else discovery.y_.relative
         vectors = transform(space, anchors="snapped" if arguments.snapped else "free")
     return write_derived(arguments, space, vectors, f"{arguments.coordinates} coordinates")
+
+
+def _project_in_batches(arguments: argparse.Namespace) -> int:
+    """Project by an engine."""
+    from dataclasses import replace
+    from functools import partial
+
+    from kedge.cli.output import print_json, print_line
+    from kedge.errors import InputError
+    from kedge.estimators import load
+
+    if arguments.limit:
+        raise InputError("--limit: cannot be used with --engine; omit one of the two")
+    discovery = load(arguments.run_folder)
+    side = replace(discovery.x_ if arguments.side == "X" else discovery.y_, unmatched_keys=())
+    anchors: AnchorKind = "snapped" if arguments.snapped else "free"
+    if arguments.coordinates == "shared":
+        transform, dim = side.shared, discovery.effective_dims_ + 2
+    else:
+        transform, dim = partial(side.relative, anchors=anchors), len(discovery.anchors_x_)
+    settings = {"side": arguments.side, "coordinates": arguments.coordinates, "anchors": anchors}
+    call = {"run": run_digest(arguments.run_folder), **settings}
+    rows = rewrite_in_batches(arguments, arguments.file, arguments.out, transform, dim=dim, call=call)
+    if arguments.json:
+        print_json({"out": str(arguments.out), "rows": rows, "dimensions": dim})
+    else:
+        print_line(f"{arguments.coordinates} coordinates: {rows} x {dim} in {arguments.out}")
+    return 0
 
 
 def _project_into_common(arguments: argparse.Namespace) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kedge.cli.arguments import FORMATS, add_command, add_limit, add_output, add_run, space_name
 from kedge.cli.use.ends import add_ends, refuse_ends, required_ends
+from kedge.cli.use.engine_options import add_engine, add_resume, require_engine, rewrite_in_batches, run_digest
 
 if TYPE_CHECKING:
     from kedge.estimators import AnchorDiscovery
@@ -34,6 +35,7 @@ def add_parser(commands: Any) -> None:
   kedge translate RUN y-queries.npy -o queries-in-x.npy --back       from Y to X
   kedge translate RUN queries.npy -o queries-in-y.npy --trust trust.tsv     and how far to trust each
   kedge translate RUN q.npy --from bge --to minilm -o out.npy        of a run by `kedge unite`
+  kedge translate RUN parquet:old -o parquet:new --engine ray        more rows than fit into memory, on all cores
 
 --scale unit is for an index that compares by cosine, or by inner product over vectors of unit length.
 --scale raw is for an index that compares by distance (L2) over vectors as they are.
@@ -50,6 +52,8 @@ share of X's rows that resemble the others no more than it does. Where either is
     )
     add_ends(parser)
     add_limit(parser)
+    add_engine(parser, always=False)
+    add_resume(parser, "a translation by an engine")
 
 
 def add_direction_and_scale(parser: argparse.ArgumentParser) -> None:
@@ -75,6 +79,9 @@ def run(arguments: argparse.Namespace) -> int:
     from kedge.runs.description import holds_common_space
     from kedge.spaces import read_embeddings
 
+    require_engine(arguments)
+    if arguments.engine:
+        return _translate_in_batches(arguments)
     require_free_space(arguments)
     if arguments.trust:
         require_free(arguments, "trust")
@@ -116,6 +123,29 @@ def _write_trust(path: Path, space: Embeddings, trust: Trust) -> None:
         f"{path}: {doubtful} of {len(space)} translations are doubtful (probability below {_TRUSTED}, or familiarity "
         f"below {_FAMILIAR})"
     )
+
+
+def _translate_in_batches(arguments: argparse.Namespace) -> int:
+    """Translate by an engine, with NumPy alone where it runs."""
+    from kedge.cli.output import print_json, print_line
+    from kedge.errors import InputError
+    from kedge.runs.description import holds_common_space
+    from kedge.runs.translators import load_translator
+
+    if holds_common_space(arguments.run_folder) or arguments.limit:
+        what = "--limit" if arguments.limit else f"{arguments.run_folder}: is a run of many spaces, which"
+        raise InputError(f"{what} cannot be used with --engine; omit one of the two")
+    refuse_ends(arguments)
+    settings = {"back": arguments.back, "scale": arguments.scale, "kind": arguments.kind}
+    translator = load_translator(arguments.run_folder, **settings)
+    call = {"run": run_digest(arguments.run_folder), **settings}
+    dim = translator.dims[1]
+    rows = rewrite_in_batches(arguments, arguments.file, arguments.out, translator, dim=dim, call=call)
+    if arguments.json:
+        print_json({"out": str(arguments.out), "rows": rows, "dimensions": dim})
+    else:
+        print_line(f"translated vectors: {rows} x {dim} in {arguments.out}")
+    return 0
 
 
 def note_length(discovery: AnchorDiscovery, arguments: argparse.Namespace) -> None:

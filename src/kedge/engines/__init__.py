@@ -1,0 +1,6 @@
+"""What goes over all rows, batch by batch: on this machine, or on a cluster by Ray. May import spaces."""
+
+from kedge.engines.engine import Engine
+from kedge.engines.engines_by_name import ENGINES, open_engine
+
+__all__ = ["ENGINES", "Engine", "open_engine"]

@@ -1,0 +1,333 @@
+"""Spaces that are read a range of rows at a time, by whoever needs it: nothing of them is ever held as a whole.
+
+`.npy` files are mapped, Parquet is read by row groups. Everything else, such as a store, is copied into one Parquet
+file first, some rows at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kedge.errors import InputError
+from kedge.spaces.embeddings import unusable_rows
+from kedge.spaces.files import split_name
+from kedge.spaces.formats import npy
+from kedge.spaces.formats.columns import Columns, columns_of
+from kedge.spaces.formats.parquet import import_pyarrow, open_parquet
+from kedge.spaces.mapped_files import remember_size
+from kedge.spaces.stores.address import Address
+from kedge.spaces.streams import require_regular_file
+from kedge.spaces.writing.atomic import atomic_path
+
+Range: TypeAlias = tuple[int, int]
+"""The first row, and the one after the last."""
+
+_LINES = 16_384  # between two places of a key file that are known
+_COPIED = 4096  # rows of a store, at once
+
+
+class RowBlock(NamedTuple):
+    """Some rows: the number of the first, keys (k,) and vectors (k, d), and the other columns as a table, if any.
+
+    Keys are whole numbers where the space has such, and text otherwise.
+    """
+
+    begin: int
+    keys: Any
+    vectors: NDArray[np.float32]
+    others: Any
+
+
+class RowRanges(Protocol):
+    """A space of so many `rows`, of `dim` numbers; `source` names it in messages. Picklable."""
+
+    @property
+    def source(self) -> str:
+        """Where the rows come from."""
+
+    @property
+    def rows(self) -> int:
+        """How many."""
+
+    @property
+    def dim(self) -> int:
+        """How many numbers each has."""
+
+    @property
+    def numbered(self) -> bool:
+        """Whether its keys are whole numbers of at most 64 bits."""
+
+    def ranges(self, size: int) -> list[Range]:
+        """All rows in ranges that are read at once, of about so many rows."""
+
+    def blocks(self, rows: Range, size: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
+        """The vectors of a range, at most so many at a time (k, d), each time with the number of the first row."""
+
+    def keys(self, rows: Range) -> Any:
+        """The keys of a range, as an Arrow array of text."""
+
+    def whole(self, rows: Range, size: int) -> Iterator[RowBlock]:
+        """All there is of a range, at most so many rows at a time."""
+
+    def identity(self) -> list[Any]:
+        """What shows that these are the same files as before: sizes and times."""
+
+
+def open_ranges(place: Path | Address, scratch: Path, name: str) -> RowRanges:
+    """A file or a store; if it can only be read from end to end, a copy of it is made in `scratch`, as NAME.parquet."""
+    place = place.absolute() if isinstance(place, Path) else place  # workers may have another folder
+    if isinstance(place, Path) and place.suffix.lower() == ".npy":
+        return open_npy(place)
+    if isinstance(place, Path) and split_name(place)[0].suffix.lower() == ".parquet":
+        path, named = split_name(place)
+        require_regular_file(path)
+        return open_parquets([path], str(place), named)
+    if isinstance(place, Address) and place.kind == "parquet":
+        files = sorted(
+            path for path in Path(place.place).absolute().glob("*.parquet") if not path.name.startswith((".", "_"))
+        )
+        if not files:
+            raise InputError(f"{place}: no such folder, or no Parquet files in it")
+        return open_parquets(files, str(place), place.name)
+    copy = scratch / f"{name}.parquet"
+    if not copy.exists():
+        _copy(place, copy)
+    return open_parquets([copy], str(place), "id,vector")
+
+
+@dataclass(frozen=True)
+class NpyRows:
+    """A memory-mapped matrix, and its keys: the byte where every so many lines begin, or None for row numbers."""
+
+    path: Path
+    rows: int
+    dim: int
+    lines: tuple[int, ...] | None
+    numbered: bool = False
+
+    @property
+    def source(self) -> str:
+        """See `RowRanges`."""
+        return str(self.path)
+
+    def ranges(self, size: int) -> list[Range]:
+        """See `RowRanges`."""
+        return _cut(0, self.rows, size)
+
+    def blocks(self, rows: Range, size: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
+        """See `RowRanges`."""
+        vectors = np.lib.format.open_memmap(self.path, mode="r")
+        for begin, end in _cut(*rows, size):
+            yield begin, _checked(self, begin, np.array(vectors[begin:end], dtype=np.float32))
+
+    def keys(self, rows: Range) -> Any:
+        """See `RowRanges`."""
+        pa, _ = import_pyarrow()
+        begin, end = rows
+        if self.lines is None:
+            return pa.array([str(row) for row in range(begin, end)], pa.string())
+        first = begin // _LINES
+        with npy.key_file(self.path).open("rb") as stream:
+            stream.seek(self.lines[first])
+            for _ in range(begin - first * _LINES):
+                stream.readline()
+            found = [stream.readline().removesuffix(b"\n").removesuffix(b"\r") for _ in range(end - begin)]
+        return pa.array(found, pa.binary()).cast(pa.string())
+
+    def whole(self, rows: Range, size: int) -> Iterator[RowBlock]:
+        """See `RowRanges`."""
+        for begin, vectors in self.blocks(rows, size):
+            yield RowBlock(begin, self.keys((begin, begin + len(vectors))), vectors, None)
+
+    def identity(self) -> list[Any]:
+        """See `RowRanges`."""
+        return [_stamp(path) for path in (self.path, npy.key_file(self.path)) if path.exists()]
+
+
+def open_npy(path: Path) -> NpyRows:
+    """A matrix `NAME.npy`, with the keys in `NAME.keys.txt` where there is such a file."""
+    require_regular_file(path)
+    remember_size(path)
+    vectors = np.lib.format.open_memmap(path, mode="r")
+    if vectors.ndim != 2 or 0 in vectors.shape:
+        raise InputError(f"{path}: a matrix (rows, dimensions) is needed, got shape {vectors.shape}")
+    rows, dim = vectors.shape
+    lines: list[int] | None = None
+    if npy.key_file(path).exists():
+        lines, count, place = [], 0, 0
+        with npy.key_file(path).open("rb") as stream:
+            for line in stream:
+                if count % _LINES == 0:
+                    lines.append(place)
+                count, place = count + 1, place + len(line)
+        if count != rows:
+            raise InputError(
+                f"{npy.key_file(path)}: one key per line is needed for the {rows} rows of {path.name}, got {count} keys"
+            )
+    return NpyRows(path, rows, dim, None if lines is None else tuple(lines))
+
+
+@dataclass(frozen=True)
+class _RowGroup:
+    """A row group of a file: its number, and its rows."""
+
+    path: Path
+    number: int
+    begin: int
+    end: int
+    columns: Columns
+
+
+@dataclass(frozen=True)
+class ParquetRows:
+    """The row groups of some Parquet files, one after the other."""
+
+    source: str
+    dim: int
+    groups: tuple[_RowGroup, ...]
+    numbered: bool
+
+    @property
+    def rows(self) -> int:
+        """See `RowRanges`."""
+        return self.groups[-1].end
+
+    def ranges(self, size: int) -> list[Range]:
+        """Whole row groups: as many as have so many rows, or a larger one alone."""
+        found: list[Range] = []
+        for group in self.groups:
+            if found and group.end - found[-1][0] <= size:
+                found[-1] = (found[-1][0], group.end)
+            else:
+                found.append((group.begin, group.end))
+        return found
+
+    def blocks(self, rows: Range, size: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
+        """See `RowRanges`."""
+        for begin, group, batch in self._read(rows, size, lambda columns: [columns.vector]):
+            yield begin, self._vectors(batch, begin, group)
+
+    def keys(self, rows: Range) -> Any:
+        """See `RowRanges`."""
+        pa, _ = import_pyarrow()
+        found = self._read(rows, 2**16, lambda columns: columns.names[:1])
+        parts = [_keys_of(batch, begin, group.columns) for begin, group, batch in found]
+        return pa.concat_arrays(parts) if parts else pa.array([], pa.string())
+
+    def whole(self, rows: Range, size: int) -> Iterator[RowBlock]:
+        """See `RowRanges`."""
+        for begin, group, batch in self._read(rows, size, lambda _: None):
+            used = group.columns.names
+            others = batch.select([name for name in batch.schema.names if name not in used])
+            vectors = self._vectors(batch, begin, group)
+            keys = _keys_of(batch, begin, group.columns)
+            yield RowBlock(begin, keys.cast("int64") if self.numbered else keys, vectors, others)
+
+    def _read(
+        self, rows: Range, size: int, names: Callable[[Columns], list[str] | None]
+    ) -> Iterator[tuple[int, _RowGroup, Any]]:
+        """Columns (None: all) of a range, at most so many rows at a time, with the first row's number and the group."""
+        for group in self.groups:
+            if group.end <= rows[0] or group.begin >= rows[1]:
+                continue
+            with open_parquet(group.path) as file:
+                begin = group.begin
+                for batch in file.iter_batches(size, row_groups=[group.number], columns=names(group.columns)):
+                    first, last = max(begin, rows[0]), min(begin + len(batch), rows[1])
+                    if first < last:
+                        yield first, group, batch.slice(first - begin, last - first)
+                    begin += len(batch)
+
+    def _vectors(self, batch: Any, begin: int, group: _RowGroup) -> NDArray[np.float32]:
+        """The vectors (k, d) of a batch, checked."""
+        from pyarrow import compute
+
+        lists = batch.column(group.columns.vector)
+        lengths = compute.fill_null(compute.list_value_length(lists), -1).to_numpy(zero_copy_only=False)
+        wrong = np.flatnonzero(lengths != self.dim)
+        if len(wrong):
+            row, length = int(wrong[0]), int(lengths[wrong[0]])
+            what = "no vector" if length < 0 else f"{length} numbers instead of {self.dim}"
+            raise InputError(f"{self.source}: row {begin + row} has {what}; repair it or leave it out")
+        vectors = lists.flatten().to_numpy(zero_copy_only=False).astype(np.float32).reshape(-1, self.dim)
+        return _checked(self, begin, vectors)
+
+    def identity(self) -> list[Any]:
+        """See `RowRanges`."""
+        return [_stamp(path) for path in dict.fromkeys(group.path for group in self.groups)]
+
+
+def open_parquets(files: list[Path], source: str, named: str) -> ParquetRows:
+    """Files of Parquet, whose columns are named (`VECTORS` or `KEYS,VECTORS`) or meant."""
+    from pyarrow import types
+
+    groups: list[_RowGroup] = []
+    begin, numbered = 0, True
+    for path in files:
+        with open_parquet(path) as file:
+            columns = columns_of(file.schema_arrow, str(path), named)
+            kind = None if columns.id is None else file.schema_arrow.field(columns.id).type
+            numbered = numbered and kind is not None and types.is_integer(kind) and kind != "uint64"
+            for number in range(file.metadata.num_row_groups):
+                count = file.metadata.row_group(number).num_rows
+                if count:
+                    groups.append(_RowGroup(path, number, begin, begin + count, columns))
+                begin += count
+    if not groups:
+        raise InputError(f"{source}: holds no rows")
+    with open_parquet(groups[0].path) as file:
+        batch = next(file.iter_batches(1, row_groups=[groups[0].number], columns=[groups[0].columns.vector]))
+    first = batch.column(0)[0].as_py()
+    if not first:
+        raise InputError(f"{source}: row 0 has no vector; repair it or leave it out")
+    return ParquetRows(source, len(first), tuple(groups), numbered)
+
+
+def _copy(place: Path | Address, target: Path) -> None:
+    """Copy ids and vectors of whatever a store can be into a Parquet file, in row groups that are read at once."""
+    from kedge.spaces.stores import open_store
+
+    pa, pq = import_pyarrow()
+    with open_store(place) as store, atomic_path(target) as temporary:
+        dim = store.describe().dim
+        schema = pa.schema([("id", pa.string()), ("vector", pa.list_(pa.float32(), dim))])
+        with pq.ParquetWriter(temporary, schema, compression="none") as writer:
+            for batch in store.read(_COPIED, payload=False):
+                if batch.bad:
+                    raise InputError(f"{place}: row {batch.bad[0][0]!r} {batch.bad[0][1]}; repair it or leave it out")
+                flat = pa.array(np.ascontiguousarray(batch.vectors, dtype=np.float32).reshape(-1))
+                vectors = pa.FixedSizeListArray.from_arrays(flat, dim)
+                ids = pa.array([str(name) for name in batch.ids], pa.string())
+                writer.write_table(pa.table({"id": ids, "vector": vectors}, schema=schema))
+
+
+def _keys_of(batch: Any, begin: int, columns: Columns) -> Any:
+    """The keys of a batch, as text; numbers of rows where there is no column of them."""
+    pa, _ = import_pyarrow()
+    if columns.id is None:
+        return pa.array([str(row) for row in range(begin, begin + len(batch))], pa.string())
+    return batch.column(columns.id).cast(pa.string())
+
+
+def _checked(space: RowRanges, begin: int, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    for row, what in unusable_rows(vectors).items():
+        key = space.keys((begin + row, begin + row + 1))[0].as_py()
+        raise InputError(
+            f"{space.source}: the vector of key {key!r} (row {begin + row}) {what}; remove that row or repair it"
+        )
+    return vectors
+
+
+def _cut(begin: int, end: int, size: int) -> list[Range]:
+    return [(first, min(first + size, end)) for first in range(begin, end, size)]
+
+
+def _stamp(path: Path) -> list[Any]:
+    about = path.stat()
+    return [str(path), about.st_size, about.st_mtime_ns]

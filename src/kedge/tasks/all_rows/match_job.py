@@ -1,0 +1,191 @@
+"""All rows of two spaces matched by a run, in three passes, each of which leaves files that a second call goes on from.
+
+FOLDER/
+    call.json                   what the job was called with, to be refused if it differs the next time
+    plan.safetensors            centers, and the rows whose nearest are known exactly
+    met/, ranked/, pairs/       what the passes have written, one file for each group that is done
+    hubness_x.npy, ..._y.npy    of all rows
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import load_file, save
+
+from kedge.engines import Engine
+from kedge.engines.job_folder import require_same_call, run_pass
+from kedge.engines.messages import matrix_of, read_rows
+from kedge.errors import InputError
+from kedge.estimators.fitted import FittedDiscovery
+from kedge.models.side import Side
+from kedge.spaces.row_ranges import RowRanges
+from kedge.spaces.writing.atomic import atomic_path
+from kedge.tasks.all_rows.comparing import CompareRows, SendRows, met_file
+from kedge.tasks.all_rows.match_plan import BATCH, MatchPlan, ReadSide, make_plan
+from kedge.tasks.all_rows.merging import BUCKET, Buckets, MergeMet, SendMet, ranked_file
+from kedge.tasks.all_rows.pairing import MatchFiles, PairCounts, SendChoices, WritePairs, counts_in, pairs_file
+
+PAIRS = "pairs"
+"""The subfolder that holds the result."""
+
+OnPass = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class MatchSummary:
+    """What came of it: rows of either side, mutual pairs, pairs listed, and about how many of these are right.
+
+    Of the `checked` rows of X, whose nearest row is known of all Y, `met` is the share that have it among those they
+    were compared with; rows looked into `probes` of `clusters` clusters.
+    """
+
+    rows_x: int
+    rows_y: int
+    mutual: int
+    listed: int
+    expected_right: float
+    checked: int
+    met: float
+    probes: int
+    clusters: int
+
+
+def match_all(
+    discovery: FittedDiscovery,
+    x: RowRanges,
+    y: RowRanges,
+    folder: Path,
+    engine: Engine,
+    *,
+    min_confidence: float | None = None,
+    call: Mapping[str, Any] | None = None,
+    on_pass: OnPass | None = None,
+) -> MatchSummary:
+    """Match all rows of X and Y by a run, and leave the pairs in `folder`/pairs; what is there of it is gone on with.
+
+    Parameters
+    ----------
+    min_confidence : float, optional
+        List only mutual pairs at least so probable; otherwise every row of X with its best partner.
+    call : mapping, optional
+        What else must be the same for the job to be gone on with.
+    on_pass : callable, optional
+        Called with the name of a pass, how many of its parts are done, and of how many.
+    """
+    curve = discovery.confidence_curve_
+    if curve is None:
+        raise InputError(
+            "the run does not say what margins are worth, since an earlier version of kedge wrote it; run `kedge "
+            "discover` again with the same files and --random-state, which finds the same"
+        )
+    read_x, read_y = _as_read(x, discovery.x_), _as_read(y, discovery.y_)
+    stamps = {"X": x.identity(), "Y": y.identity(), "min_confidence": min_confidence}
+    require_same_call(folder, stamps | dict(call or {}))
+    report = on_pass or (lambda *_: None)
+    plan, checked = _kept_plan(folder / "plan.safetensors", read_x, read_y, engine)
+    buckets = Buckets(x.rows, y.rows)
+    met, ranked, pairs = (folder / name for name in ("met", "ranked", PAIRS))
+
+    tasks = [(number, rows) for number, side in enumerate((x, y)) for rows in side.ranges(4 * BATCH)]
+    run_pass(
+        met,
+        partial(met_file, met),
+        plan.groups,
+        lambda done: engine.regroup(tasks, SendRows(plan, done), CompareRows(met), plan.groups),
+        partial(report, "comparing"),
+    )
+    run_pass(
+        ranked,
+        partial(ranked_file, ranked),
+        buckets.count,
+        lambda done: engine.regroup(
+            sorted(met.glob("*.arrow")), SendMet(buckets, done), MergeMet(buckets, ranked), buckets.count
+        ),
+        partial(report, "merging"),
+    )
+    files = MatchFiles(ranked, folder / "hubness_x.npy", folder / "hubness_y.npy")
+    _gather_hubness(files, buckets)
+    write = WritePairs(files, buckets, y, curve, min_confidence, pairs)
+    run_pass(
+        pairs,
+        partial(pairs_file, pairs),
+        buckets.of_y,
+        lambda done: engine.regroup(range(buckets.of_x), SendChoices(files, buckets, x, done), write, buckets.of_y),
+        partial(report, "pairing"),
+    )
+    counts = reduce(PairCounts.__add__, map(counts_in, sorted(pairs.glob("*.parquet"))))
+    if counts.rows != x.rows:
+        raise InputError(f"{folder}: pairs of {counts.rows} rows are there, X has {x.rows}; delete it and begin again")
+    found = _met_share(files, checked)
+    return MatchSummary(
+        x.rows,
+        y.rows,
+        counts.mutual,
+        counts.listed,
+        counts.expected,
+        len(checked),
+        found,
+        plan.probes,
+        len(plan.centers),
+    )
+
+
+def _as_read(rows: RowRanges, side: Side) -> ReadSide:
+    """A side of the run with the rows that it is to read; of what it knows, only what coordinates need."""
+    if rows.dim != side.dim:
+        swapped = "; give X first and then Y" if rows.dim == side.other_dim else ""
+        raise InputError(
+            f"{rows.source}: has {rows.dim} dimensions, {side.name} of this run has {side.dim}; give vectors of "
+            f"{side.name}'s encoder{swapped}"
+        )
+    return ReadSide(rows, replace(side, anchors={}, unmatched_keys=(), whitening=None))
+
+
+def _kept_plan(path: Path, x: ReadSide, y: ReadSide, engine: Engine) -> tuple[MatchPlan, NDArray[np.int64]]:
+    """The plan and the checked rows (s, 2), made or as they were when the job was begun."""
+    if not path.exists():
+        plan, checked = make_plan(x, y, engine)
+        arrays = {"axes": plan.axes, "centers": plan.centers, "group_of": plan.group_of, "checked": checked}
+        arrays["probes"] = np.array([plan.probes])
+        with atomic_path(path) as temporary:
+            temporary.write_bytes(save({name: np.ascontiguousarray(array) for name, array in arrays.items()}))
+    kept = load_file(path)
+    plan = MatchPlan(x, y, kept["axes"], kept["centers"], kept["group_of"], int(kept["probes"][0]))
+    return plan, kept["checked"]
+
+
+def _gather_hubness(files: MatchFiles, buckets: Buckets) -> None:
+    """One file of each side, to look up any row's; it is read through a memory map."""
+    sides = (
+        (files.hubness_x, buckets.rows_x, range(buckets.of_x)),
+        (files.hubness_y, buckets.rows_y, range(buckets.of_x, buckets.count)),
+    )
+    for path, rows, numbers in sides:
+        if not path.exists():
+            with atomic_path(path) as temporary:
+                _write_hubness(temporary, rows, [ranked_file(files.ranked, number) for number in numbers])
+
+
+def _write_hubness(path: Path, rows: int, parts: Sequence[Path]) -> None:
+    with path.open("wb") as stream:
+        header = {"descr": "<f4", "fortran_order": False, "shape": (rows,)}
+        np.lib.format.write_array_header_1_0(stream, header)
+        for part in parts:
+            stream.write(read_rows(part)["hubness"].to_numpy().astype("<f4").tobytes())
+
+
+def _met_share(files: MatchFiles, checked: NDArray[np.int64]) -> float:
+    """Of checked rows of X, with their nearest of Y (s, 2), the share that has it among its candidates."""
+    met = 0
+    for bucket in np.unique(checked[:, 0] // BUCKET).tolist():
+        some = checked[checked[:, 0] // BUCKET == bucket]
+        others = matrix_of(read_rows(ranked_file(files.ranked, bucket))["others"], np.int64)
+        met += int((others[some[:, 0] - bucket * BUCKET] == some[:, 1:]).any(axis=1).sum())
+    return met / max(len(checked), 1)

@@ -1,0 +1,366 @@
+"""All rows matched by a run, over batches: against a plain reference, by both engines, and after interruptions."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from kedge import Embeddings, load, write_embeddings
+from kedge.cli.main import main
+from kedge.data import load_demo_words
+from kedge.engines.job_folder import job_folder
+from kedge.engines.local_engine import LocalEngine
+from kedge.errors import InputError
+from kedge.matching import match_csls
+from kedge.models.confidence_curve import ConfidenceCurve
+from kedge.spaces.row_ranges import open_ranges
+from kedge.tasks.all_rows import PAIRS, match_all, match_plan, merging
+
+pq = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow: pip install 'kedge[parquet]'")
+
+
+@pytest.fixture(scope="module")
+def all_words(tmp_path_factory, run_files) -> dict[str, Path]:
+    """A run of 2,000 words, and the files of all 5,000, the second shuffled."""
+    folder = tmp_path_factory.mktemp("all")
+    x, y = load_demo_words()
+    shuffled = y.take(np.random.default_rng(5).permutation(len(y)))
+    write_embeddings(x, folder / "x.npy")
+    write_embeddings(shuffled, folder / "y.parquet")
+    return {"run": Path(run_files[0]), "x": folder / "x.npy", "y": folder / "y.parquet"}
+
+
+@pytest.fixture
+def small_buckets(monkeypatch):
+    """Several of everything, though rows are few."""
+    monkeypatch.setattr(merging, "BUCKET", 1024)
+    monkeypatch.setattr("kedge.tasks.all_rows.pairing.BUCKET", 1024)
+    monkeypatch.setattr("kedge.tasks.all_rows.match_job.BUCKET", 1024)
+    monkeypatch.setattr(match_plan, "BATCH", 700)
+    monkeypatch.setattr(match_plan, "_ROWS_IN_A_CLUSTER", 128)
+    monkeypatch.setattr(match_plan, "_GROUP_BYTES", 2**20)
+
+
+def matched(files: dict[str, Path], out: Path, engine=None, **options) -> dict[str, tuple]:
+    """The partner, margin, mutual and confidence of each key of X, and what the job says of itself under ""."""
+    with job_folder(
+        out, PAIRS, resume=out.with_name(f"{out.name}.unfinished").exists(), overwrite=False, activity="match"
+    ) as folder:
+        spaces = (open_ranges(files[name], folder, name) for name in ("x", "y"))
+        summary = match_all(load(files["run"]), *spaces, folder, engine or LocalEngine(folder), **options)
+    return read_pairs(out) | {"": summary}
+
+
+def read_pairs(out: Path) -> dict[str, tuple]:
+    rows = pq.read_table(out).to_pylist()
+    return {row["x"]: (row["y"], row["margin"], row["mutual"], row["confidence"]) for row in rows}
+
+
+def test_partners_are_those_of_comparing_all_with_all(all_words, tmp_path, small_buckets):
+    found = matched(all_words, tmp_path / "pairs")
+    summary = found.pop("")
+    run, (x, y) = load(all_words["run"]), load_demo_words()
+    expected = match_csls(*(torch.from_numpy(side.shared(space)) for side, space in ((run.x_, x), (run.y_, y))))
+    assert len(found) == len(x) == summary.rows_x == summary.listed
+    partners = [y.keys[row] for row in expected.partner.tolist()]
+    same = np.array([found[key][0] == partner for key, partner in zip(x.keys, partners, strict=True)])
+    assert same.mean() > 0.995
+    margins = np.array([found[key][1] for key in x.keys])
+    error = np.abs(margins - expected.margin.numpy())[same]
+    assert np.quantile(error, 0.9) < 2  # of margins of 50: some rivals, or some of the ten nearest, were not met
+    assert summary.met > 0.99
+    assert summary.clusters > summary.probes
+    mutual = np.array([found[key][2] for key in x.keys])
+    assert (mutual == expected.mutual.numpy()).mean() > 0.99
+    right = np.array([found[key][0] == key for key in x.keys])
+    assert right.mean() > 0.98
+    confidence = np.array([found[key][3] for key in x.keys])
+    assert abs(confidence[mutual].mean() - right[mutual].mean()) < 0.01
+    assert (confidence[~mutual] < confidence[mutual].min()).all()
+
+
+def test_the_curve_gives_the_run_s_own_confidence(fitted):
+    curve = fitted.confidence_curve_
+    assert list(curve.margins) == sorted(curve.margins)
+    assert list(curve.probabilities) == sorted(curve.probabilities)
+    found = curve.confidence(np.array([-1.0, -1.0, 0.0, 1e6], dtype=np.float32), np.array([True, False, True, True]))
+    least, most = curve.probabilities[0], curve.probabilities[-1]
+    np.testing.assert_allclose(found, [0.2 * least, 0.7 * least, 0.2 * least, most], rtol=1e-6)
+    pairs = fitted.pair_confidence_
+    assert least - 1e-6 <= pairs.min() <= pairs.max() <= most + 1e-6
+
+
+def test_a_run_keeps_its_curve(fitted, run_files, tmp_path, all_words):
+    assert load(run_files[0]).confidence_curve_ == fitted.confidence_curve_
+    old = tmp_path / "old"
+    shutil.copytree(run_files[0], old)
+    stored = json.loads((old / "run.json").read_text())
+    del stored["confidence_curve"]
+    (old / "run.json").write_text(json.dumps(stored))
+    from kedge.runs.folder import seal
+
+    seal(old)
+    assert load(old).confidence_curve_ is None
+    with pytest.raises(InputError, match="does not say what margins are worth"):
+        matched(all_words | {"run": old}, tmp_path / "pairs")
+    assert not (tmp_path / "pairs.unfinished").exists()
+
+
+@pytest.mark.parametrize("curve", [
+    {"margins": [0.0, 1.0], "probabilities": [0.5]},
+    {"margins": [1.0, 0.0], "probabilities": [0.5, 0.6]},
+    {"margins": [], "probabilities": []},
+    {"margins": [0.0], "probabilities": [1.5]},
+    "steep",
+])  # fmt: skip
+def test_a_curve_that_cannot_be_is_refused(run_files, curve):
+    from kedge.runs.description import describe
+
+    stored = json.loads((Path(run_files[0]) / "run.json").read_text())
+    with pytest.raises(InputError, match="confidence_curve"):
+        describe(stored | {"confidence_curve": curve}, "run.json:")
+
+
+def test_curves_of_nothing_give_nothing():
+    assert not ConfidenceCurve().confidence(np.array([-1.0, 5.0]), np.array([False, True])).any()
+
+
+class StoppedError(Exception):
+    """What a killed process does, as far as files go."""
+
+
+class StoppingEngine(LocalEngine):
+    """Fails after so many groups."""
+
+    def __init__(self, scratch, groups):
+        super().__init__(scratch)
+        self.left = groups
+
+    def regroup(self, tasks, split, finish, groups):
+        def stop_or_finish(group, table):
+            self.left -= 1
+            if self.left < 0:
+                raise StoppedError
+            return finish(group, table)
+
+        return super().regroup(tasks, split, stop_or_finish, groups)
+
+
+class CountingEngine(LocalEngine):
+    """Counts the groups that it finishes."""
+
+    finished = 0
+
+    def regroup(self, tasks, split, finish, groups):
+        for result in super().regroup(tasks, split, finish, groups):
+            self.finished += 1
+            yield result
+
+
+def test_an_interrupted_match_does_only_what_is_missing(all_words, tmp_path, small_buckets):
+    whole = CountingEngine(tmp_path)
+    expected = matched(all_words, tmp_path / "pairs", whole)
+    assert whole.finished > 15
+    for stopped_after in (whole.finished // 3, whole.finished - 1):
+        out = tmp_path / f"pairs-{stopped_after}"
+        with pytest.raises(StoppedError):
+            matched(all_words, out, StoppingEngine(tmp_path, stopped_after))
+        assert not out.exists()
+        again = CountingEngine(tmp_path)
+        assert matched(all_words, out, again) == expected
+        assert again.finished == whole.finished - stopped_after
+        assert not out.with_name(f"{out.name}.unfinished").exists()
+
+
+def test_another_call_does_not_go_on(all_words, tmp_path, small_buckets):
+    with pytest.raises(StoppedError):
+        matched(all_words, tmp_path / "pairs", StoppingEngine(tmp_path, 3))
+    with pytest.raises(InputError, match="was begun with another min_confidence"):
+        matched(all_words, tmp_path / "pairs", min_confidence=0.5)
+    with (
+        pytest.raises(InputError, match="go on with --resume"),
+        job_folder(tmp_path / "pairs", PAIRS, resume=False, overwrite=False, activity="match"),
+    ):
+        pass
+
+
+def test_the_command_writes_pairs(all_words, tmp_path, capsys):
+    arguments = ["match", *(str(all_words[name]) for name in ("run", "x", "y")), "-o", str(tmp_path / "pairs")]
+    assert main([*arguments, "--min-confidence", "0.9", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    rows = pq.read_table(tmp_path / "pairs").to_pylist()
+    assert said["listed"] == len(rows) > 4900
+    assert all(row["mutual"] and row["confidence"] >= 0.9 for row in rows)
+    assert main(arguments) == 2
+    assert "already exists" in capsys.readouterr().err
+    assert main([*arguments, "--overwrite"]) == 0
+    assert len(read_pairs(tmp_path / "pairs")) == 5000
+
+
+@pytest.mark.parametrize(("option", "message"), [
+    (["--ray", "host:1"], "--ray: is for --engine ray"),
+    (["--resume"], "nothing to go on with"),
+    (["--engine", "ray", "--ray", "host:1", "--workers", "2"], "has its own"),
+])  # fmt: skip
+def test_options_that_do_not_fit_are_refused(all_words, tmp_path, capsys, option, message):
+    arguments = ["match", *(str(all_words[name]) for name in ("run", "x", "y")), "-o", str(tmp_path / "pairs")]
+    assert main([*arguments, *option]) == 2
+    assert message in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_spaces_the_wrong_way_round_are_refused(all_words, tmp_path, capsys):
+    assert main(["match", *(str(all_words[name]) for name in ("run", "y", "x")), "-o", str(tmp_path / "pairs")]) == 2
+    assert "give X first and then Y" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+# -- other vectors for all rows
+
+
+def payload_folder(path: Path, space: Embeddings) -> str:
+    """A folder of Parquet files with whole numbers as ids and one more column, in several row groups."""
+    import pyarrow as pa
+
+    path.mkdir()
+    flat = pa.array(space.vectors.reshape(-1))
+    lists = pa.FixedSizeListArray.from_arrays(flat, space.dim)
+    rows = pa.table({"id": range(len(space)), "vector": lists, "word": list(space.keys)})
+    pq.write_table(rows[:700], path / "1.parquet", row_group_size=300)
+    pq.write_table(rows[700:], path / "2.parquet")
+    return f"parquet:{path}"
+
+
+@pytest.fixture
+def short_ranges(monkeypatch):
+    monkeypatch.setattr("kedge.tasks.all_rows.rewriting.BATCH", 128)
+
+
+def test_migration_in_batches_keeps_everything(run_files, words, tmp_path, short_ranges, capsys):
+    run = run_files[0]
+    source, target = payload_folder(tmp_path / "old", words[0]), f"parquet:{tmp_path / 'new'}"
+    assert main(["migrate", source, target, "--run", run, "--engine", "local"]) == 0
+    assert len(list((tmp_path / "new").glob("*.parquet"))) > 2
+    rows = {row["id"]: row for row in pq.read_table(tmp_path / "new").to_pylist()}
+    expected = load(run).translate(words[0], scale="raw")
+    assert sorted(rows) == list(range(len(expected)))
+    np.testing.assert_allclose([rows[number]["vector"] for number in rows], expected[list(rows)], rtol=1e-4, atol=1e-5)
+    assert [rows[number]["word"] for number in sorted(rows)] == list(words[0].keys)
+    # What a migration in one go says of its target, this one says too: neither is translated twice.
+    assert main(["migrate", target, f"parquet:{tmp_path / 'again'}", "--run", run]) == 2
+    capsys.readouterr()
+    assert main(["migrate", source, target, "--run", run, "--engine", "local"]) == 2
+    assert "already exists" in capsys.readouterr().err
+
+
+def test_translation_and_projection_in_batches_are_the_same(run_files, words, tmp_path, short_ranges):
+    run, x, y = run_files
+    discovery = load(run)
+    for arguments, expected, space in (
+        (["translate", run, x], discovery.translate(words[0]), words[0]),
+        (["project", run, "Y", y, "--coordinates", "shared"], discovery.y_.shared(words[1]), words[1]),
+        (["project", run, "X", x], discovery.x_.relative(words[0]), words[0]),
+    ):
+        out = tmp_path / arguments[0] / str(len(arguments))
+        out.parent.mkdir(exist_ok=True)
+        assert main([*arguments, "-o", f"parquet:{out}", "--engine", "local"]) == 0
+        from kedge import read_embeddings
+
+        found = read_embeddings(f"parquet:{out}")
+        np.testing.assert_allclose(found.vectors[found.rows(space.keys)], expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_rewriting_goes_on(run_files, words, tmp_path, short_ranges):
+    from kedge.tasks.all_rows import PARTS, rewrite_all
+
+    write_embeddings(words[0], tmp_path / "x.npy")
+    calls: list[int] = []
+
+    def transform(vectors):
+        calls.append(len(vectors))
+        if len(calls) == 6:
+            raise StoppedError
+        return 2 * vectors
+
+    for resume in (False, True):
+        try:
+            with job_folder(tmp_path / "out", PARTS, resume=resume, overwrite=False, activity="job") as folder:
+                rows = open_ranges(tmp_path / "x.npy", folder, "x")
+                assert rewrite_all(rows, transform, rows.dim, folder, LocalEngine(folder)) == 2000
+        except StoppedError:
+            assert not (tmp_path / "out").exists()
+    assert sum(calls) < 2000 + 4 * 128 + 128  # of what was begun, one range was done again
+    table = pq.read_table(tmp_path / "out")
+    assert table["id"].to_pylist() == list(words[0].keys)
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["translate", "RUN", "X", "-o", "OUT.npy", "--engine", "local"], "write parquet:FOLDER"),
+    (["translate", "RUN", "X", "-o", "parquet:OUT", "--engine", "local", "--limit", "5"], "--limit cannot be used"),
+    (["translate", "RUN", "X", "-o", "parquet:OUT", "--resume"], "--resume: is for --engine"),
+    (["project", "RUN", "X", "X", "-o", "parquet:OUT", "--ray", "a:1"], "--ray: is for --engine ray"),
+    (["migrate", "X", "parquet:OUT", "--run", "RUN", "--engine", "local", "--mark", "m"], "--mark: cannot be used"),
+    (["migrate", "X", "parquet:OUT", "--run", "RUN", "--workers", "2"], "are for --engine ray"),
+])  # fmt: skip
+def test_what_engines_cannot_do_is_refused(run_files, tmp_path, capsys, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    named = {"RUN": run_files[0], "X": run_files[1]}
+    given = [
+        "X" if place == 2 and arguments[0] == "project" else named.get(one, one) for place, one in enumerate(arguments)
+    ]
+    assert main(given) == 2
+    assert message in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+# -- rows that are read a range at a time
+
+
+def test_ranges_of_every_kind_hold_the_same(tmp_path):
+    chance = np.random.default_rng(0)
+    space = Embeddings([f"é{row}" for row in range(300)], chance.standard_normal((300, 5)).astype(np.float32))
+    places = [tmp_path / "a.npy", tmp_path / "a.parquet", tmp_path / "a.vec"]
+    for place in places:
+        write_embeddings(space, place)
+    import pyarrow as pa
+
+    cut = pq.read_table(tmp_path / "a.parquet")
+    (tmp_path / "parts").mkdir()
+    pq.write_table(cut[:120], tmp_path / "parts/1.parquet", row_group_size=50)
+    pq.write_table(cut[120:], tmp_path / "parts/2.parquet")
+    from kedge.spaces.stores.address import Address
+
+    for number, place in enumerate([*places, Address.parse(f"parquet:{tmp_path / 'parts'}")]):
+        rows = open_ranges(place, tmp_path, f"copy-{number}")
+        assert (rows.rows, rows.dim) == (300, 5)
+        ranges = rows.ranges(64)
+        assert [begin for begin, _ in ranges] == [0, *(end for _, end in ranges[:-1])]
+        blocks = [block for some in ranges for block in rows.blocks(some, 30)]
+        assert [begin for begin, _ in blocks] == np.cumsum([0, *(len(part) for _, part in blocks[:-1])]).tolist()
+        assert max(len(part) for _, part in blocks) <= 30
+        np.testing.assert_allclose(np.concatenate([part for _, part in blocks]), space.vectors, rtol=1e-5)
+        assert isinstance(rows.keys((0, 1)), pa.Array)
+        for begin, end in ((0, 300), (49, 51), (119, 130), (299, 300)):
+            assert rows.keys((begin, end)).to_pylist() == list(space.keys[begin:end])
+        assert rows.identity() == open_ranges(place, tmp_path, f"copy-{number}").identity()
+
+
+def test_rows_without_a_direction_are_named(tmp_path):
+    vectors = np.ones((10, 3), dtype=np.float32)
+    vectors[7] = 0
+    np.save(tmp_path / "x.npy", vectors)
+    rows = open_ranges(tmp_path / "x.npy", tmp_path, "x")
+    with pytest.raises(InputError, match=r"x.npy: the vector of key '7' \(row 7\) is a zero vector"):
+        list(rows.blocks((4, 10), 2))
+
+
+def test_too_few_keys_are_refused(tmp_path):
+    np.save(tmp_path / "x.npy", np.ones((10, 3), dtype=np.float32))
+    (tmp_path / "x.keys.txt").write_text("a\nb\n")
+    with pytest.raises(InputError, match="one key per line is needed for the 10 rows of x.npy, got 2"):
+        open_ranges(tmp_path / "x.npy", tmp_path, "x")
