@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -201,7 +202,7 @@ def test_known_rows_alone_do_not_make_a_map_to_search_with(only_known, tmp_path,
     assert main(command) == 3
     captured = capsys.readouterr()
     assert "Searching: OK" not in captured.out
-    assert "[by 20 held-out known pairs]" in captured.out
+    assert re.search(r"\[by (19|20) held-out known pairs\]", captured.out)  # one may be contradicted
     assert "Pairs: FAILED. 0 pairs found besides the 60 seeds: every row is in a seed. [by recognition]" in captured.out
     assert "0 pairs found besides the 60 seeds, and" in captured.out
     assert "WARNING for searching it is" in captured.err

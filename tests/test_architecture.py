@@ -199,6 +199,6 @@ def test_a_small_discovery_loads_no_scipy():
     code = (
         "import numpy, kedge\n"
         "x = numpy.random.default_rng(0).standard_normal((60, 5))\n"
-        "kedge.AnchorDiscovery(n_anchors=5, device='cpu').fit(x, x, [(i, i) for i in range(50)])"
+        "kedge.AnchorDiscovery(n_anchors=5, device='cpu').fit(x, x, [(i, i) for i in range(40)])"
     )
     assert "scipy" not in loaded_by(code)

@@ -113,9 +113,10 @@ def test_a_swap_of_two_parts_is_a_reflection():
     assert any(torch.allclose(reflection, swap, atol=0.02) for reflection in reflections(rows))
 
 
-def test_without_seeds_mirror_images_make_it_uncertain_and_three_seeds_decide():
+@pytest.mark.parametrize("seed", [10, 11, 12])
+def test_without_seeds_mirror_images_make_it_uncertain_and_three_seeds_decide(seed):
     x = two_mirrors(400)
-    y = turned_copy(x)
+    y = turned_copy(x, seed)
     alone = AnchorDiscovery(n_anchors=20, schedule=ONCE, device="cpu").fit(x, y).health_.map
     assert alone.verdict == "uncertain"
     assert "Mirror images fit as well" in alone.reason

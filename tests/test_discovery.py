@@ -393,7 +393,7 @@ def test_snapped_anchors_are_distinct_even_when_seeds_take_most_rows(rotated):
 def test_loading_normalises_and_turns_block_by_block(monkeypatch, words, center):
     from kedge.estimators import devices
 
-    monkeypatch.setattr(devices, "_ROWS", 700)
+    monkeypatch.setattr(devices, "_NUMBERS", 70_000)  # 700 rows
     vectors = torch.from_numpy(words[1].vectors.copy())
     loaded = devices.load_space(words[1].vectors, torch.device("cpu"), "y", center=center)
     middle = center_of(vectors) if center else None
@@ -411,7 +411,7 @@ def test_loading_normalises_and_turns_block_by_block(monkeypatch, words, center)
 def test_of_many_dimensions_the_leading_axes_are_looked_at(monkeypatch, words):
     from kedge.estimators import devices
 
-    monkeypatch.setattr(devices, "_ROWS", 700)
+    monkeypatch.setattr(devices, "_NUMBERS", 70_000)  # 700 rows
     vectors = torch.from_numpy(words[1].vectors.copy())
     loaded = devices.load_space(words[1].vectors, torch.device("cpu"), "y", center=True, max_axes=40)
     rows = normalise(vectors, loaded.center)

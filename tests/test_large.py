@@ -35,7 +35,7 @@ from kedge.solving.annealing import anneal
 from kedge.solving.fingerprints import _descending
 from kedge.solving.sampling import dense_sample
 from kedge.solving.schedule import schedules_for
-from kedge.solving.starts import rotation_with_seeds
+from kedge.solving.starts import with_seeds
 from kedge.solving.steps import Log
 from kedge.spaces.pairs import read_table, write_table
 
@@ -370,7 +370,8 @@ def started(problem: Problem) -> torch.Tensor:
 
 
 def annealed(problem: Problem, schedule: Schedule, log: Log | None = None, hints=None) -> torch.Tensor:
-    return anneal(problem, problem.x, problem.y, started(problem), schedule, log or Log(), hints, until_sharp=True)
+    x, y = problem.x, problem.y
+    return anneal(problem, x, y, started(problem), schedule, log or Log(), hints, until_sharp=True).rotation
 
 
 def test_a_round_both_ways_averages_the_cross_moments_of_both_plans(turned):
@@ -379,7 +380,7 @@ def test_a_round_both_ways_averages_the_cross_moments_of_both_plans(turned):
     no_seeds = problem.seeds_x[:0]
     some = replace(problem, x=x, seeds_x=no_seeds, seeds_y=no_seeds)
     schedule = Schedule(anneal_rounds=1, epsilon_start=0.05, epsilon_end=0.05, parts=1, both_ways=True)
-    found = anneal(some, x, y, start, schedule, Log())
+    found = anneal(some, x, y, start, schedule, Log()).rotation
     similarity = unit(x @ start) @ y.T / 0.05
     forth, back = similarity.softmax(dim=1), similarity.softmax(dim=0)
     expected = nearest_rotation((x.T @ (forth / len(x) + back / len(y)) @ y).double()).float()
@@ -447,7 +448,7 @@ def test_in_one_part_each_round_is_one_sinkhorn_step(turned, monkeypatch, with_h
             )
         plan = transport_step(source, target, potential, epsilon, values=y)
         potential = plan.potential
-        rotation = rotation_with_seeds((x.T @ plan.targets).double(), x, y, problem, 0.1 * remaining)
+        rotation = nearest_rotation(with_seeds((x.T @ plan.targets).double(), x, y, problem, 0.1 * remaining)).float()
     torch.testing.assert_close(annealed(problem, schedule, hints=hints), rotation, rtol=0, atol=1e-4)
 
 
@@ -467,7 +468,7 @@ def test_in_parts_each_round_learns_from_the_last_plans_of_all(turned, monkeypat
         received = torch.stack(list(shares.values())).mean(dim=0)
         potential = potential - epsilon * (received * len(y)).log() / len(shares)
         cross = sum(crosses.values()) * len(x) / sum(rows.values())
-        rotation = rotation_with_seeds(cross, x, y, problem, 0.1 * (1 - index / 5))
+        rotation = nearest_rotation(with_seeds(cross, x, y, problem, 0.1 * (1 - index / 5))).float()
     found = annealed(problem, Schedule(anneal_rounds=5, parts=parts))
     torch.testing.assert_close(found, rotation, rtol=0, atol=1e-3)
 
