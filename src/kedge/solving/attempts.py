@@ -45,7 +45,7 @@ from kedge.solving.steps import Log
 _ROUNDS_TO_JUDGE = 4
 # Where fewer of the rows recognise their counterpart, there may be none to speak of.
 _FEW_RECOGNISED = 0.1
-# A result that is ok, but scores less than this, is compared with one on whitened spaces.
+# A result that is ok, but scores less than this, is compared with others: on whitened spaces, and both ways.
 _SURE = 0.8
 # A map that is so good needs no slower way, even if no row recognises another.
 _GOOD = 0.5
@@ -186,9 +186,10 @@ def _worth_trying(schedule: Schedule, attempts: Sequence[_Attempt]) -> bool:
         return True
     if not best.opinion.significant:  # by and large, but no row recognises another: a slower way may
         return best.opinion.score < _GOOD
-    # On whitened spaces what has just worked may work better.
+    # On whitened spaces what has just worked may work better; both ways, what was half right may come right.
     twin = schedule.whitening > 0 and replace(schedule, whitening=0.0) == best.schedule
-    return twin and best.opinion.score < _SURE
+    first_both_ways = schedule.both_ways and not any(attempt.schedule.both_ways for attempt in attempts)
+    return (twin or first_both_ways) and best.opinion.score < _SURE
 
 
 def _rank(attempt: _Attempt) -> tuple[bool, float]:

@@ -88,6 +88,7 @@ def schedules_for(seeds: int, whiten: float | None = None, rows: int = 0) -> tup
     """
     few = min(rows, DENSE_ROWS) or DENSE_ROWS
     brief = Schedule()
+    second = Schedule(anneal_rounds=40, whitening=0.5, both_ways=True, weighted=True)
     quick = Schedule(sample_size=few, anneal_rounds=30, fingerprints=True, parts=1)
     dense = Schedule(sample_size=few, anneal_rounds=100, fingerprints=True, parts=1)
     slow = replace(dense, sample_size=max(few, min(rows, FINGERPRINT_ROWS)))
@@ -100,7 +101,7 @@ def schedules_for(seeds: int, whiten: float | None = None, rows: int = 0) -> tup
     cold = replace(cold, epsilon_start=0.015, epsilon_end=0.015)
     many = [cold] if rows > FINGERPRINT_ROWS else []
     if seeds >= _FEW_SEEDS:
-        tried = [brief, _half_whitened(brief), wide, _half_whitened(wide), dense, slow, _half_whitened(slow), cooler]
+        tried = [brief, second, wide, _half_whitened(wide), dense, slow, _half_whitened(slow), cooler]
     elif seeds:
         tried = [quick, dense, *many, wide, _half_whitened(wide), slow, _half_whitened(slow), cooler]
     else:  # without any, a quick attempt is seldom enough
