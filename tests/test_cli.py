@@ -115,7 +115,8 @@ def test_discover_json_and_options(folder, capsys, tmp_path):
         "--no-center", "--min-confidence", "0.9", "--out", tmp_path / "run",
     )  # fmt: skip
     assert set(result) == {
-        "run", "report", "health", "anchors", "pairs", "expected_precision", "unmatched", "approximate", "whitening",
+        "run", "report", "health", "anchors", "pairs", "expected_precision", "unmatched", "approximate", "same_ids",
+        "whitening",
         "maps", "queries", "seeds", "doubtful_seeds", "skipped_seeds", "seconds",
     }  # fmt: skip
     assert result["anchors"] == 3
