@@ -265,3 +265,16 @@ def test_a_model_moves_between_precisions():
     assert isinstance(small, PairModel)
     assert small.directions_x.dtype == torch.float32
     torch.testing.assert_close(small.shared_x(x), model.shared_x(x), rtol=1e-3, atol=1e-3)
+
+
+def test_directions_along_which_a_space_does_not_vary_are_not_blown_up():
+    """Some encoders never use a dimension; a new row may have a little there."""
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(300, 6, generator=generator, dtype=torch.float64)
+    rows[:, 2] = 1e-12 * torch.randn(300, generator=generator, dtype=torch.float64)
+    spectrum = Spectrum.from_moment(rows.T @ rows / 300)
+    scaled = spectrum.scaled_to_unit(torch.eye(6, dtype=torch.float64))
+    assert scaled[:, 2].abs().max() == 0
+    expected = rows.square().mean(dim=0).rsqrt()
+    others = [0, 1, 3, 4, 5]
+    torch.testing.assert_close(scaled.diagonal()[others], expected[others])

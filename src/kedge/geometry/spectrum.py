@@ -61,9 +61,14 @@ class Spectrum:
         return self.variances.to(directions.dtype) @ self._along(directions).square()
 
     def scaled_to_unit(self, directions: Tensor) -> Tensor:
-        """Directions (d, c), scaled so that the space has variance 1 along each."""
-        tiny = torch.finfo(torch.float32).tiny
-        return directions / self.variance_along(directions).clamp_min(tiny).sqrt()
+        """Directions (d, c), scaled so that the space has variance 1 along each; zero where it does not vary at all.
+
+        Along those, what rounding leaves would be blown up, and so would all that a new row has there.
+        """
+        variances = self.variance_along(directions)
+        rounding = torch.finfo(torch.float32).eps * self.variances[0] * directions.square().sum(dim=0)
+        varies = variances > rounding.to(variances.dtype)
+        return torch.where(varies, directions / torch.where(varies, variances, 1).sqrt(), 0)
 
     def _along(self, matrix: Tensor) -> Tensor:
         return matrix if self.axes is None else self.axes.T.to(matrix.dtype) @ matrix
