@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from pathlib import Path
 
 import numpy as np
@@ -159,6 +160,18 @@ def require_accessible(page):
     assert not bad, found.generate_report()
 
 
+def wait_until(read, holds, seconds=30.0):
+    """Read until what is read is as it should be: what is packed is unpacked when first asked for, which takes time."""
+    deadline = time.monotonic() + seconds
+    while not holds(read()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert holds(read()), f"after {seconds:g} s it is still {read()!r}"
+
+
+def wait_for_text(page, selector, holds):
+    wait_until(page.locator(selector).inner_text, holds)
+
+
 def cells(page, column):
     return page.locator(f"#table tbody td:nth-child({column})").all_inner_texts()
 
@@ -242,11 +255,11 @@ def test_search_finds_and_shows_neighbours_in_both_spaces(visit, report, fitted,
     page = visit(report)
     page.get_by_label("Key of X or Y").press_sequentially("WATE")
     hits = page.locator("#hits button")
-    assert hits.first.inner_text() == "water"
+    wait_until(hits.first.inner_text, lambda text: text == "water")
     hits.first.press("Enter")  # by keyboard alone
     page.wait_for_selector("#neighbours:not([hidden])")
-    assert page.locator("#sought").inner_text() == "water in X"
-    assert page.locator("#partner").inner_text().startswith("Its partner: water, confidence ")
+    wait_for_text(page, "#sought", lambda text: text == "water in X")
+    wait_for_text(page, "#partner", lambda text: text.startswith("Its partner: water, confidence "))
     listed = page.locator("#near-y li").all_inner_texts()
     expected = search(fitted, *words, ["water"], 8)["water"]
     assert [line.split()[:2] for line in listed] == [[near.key, f"{near.similarity:.2f}"] for near in expected]
@@ -254,9 +267,9 @@ def test_search_finds_and_shows_neighbours_in_both_spaces(visit, report, fitted,
     assert page.locator("#near-x li").count() == 8
     assert annotation(page, "x") == annotation(page, "y") == ["water"]  # and it is lit up in the picture
     page.locator("#near-x button").first.click()
-    assert page.locator("#sought").inner_text() != "water in X"
+    wait_for_text(page, "#sought", lambda text: text != "water in X")
     page.get_by_label("Key of X or Y").fill("no such key")
-    assert page.locator("#hits-status").inner_text() == "No matching key."
+    wait_for_text(page, "#hits-status", lambda text: text == "No matching key.")
 
 
 @pytest.mark.thorough
@@ -269,18 +282,19 @@ def test_pointing_lights_up_the_partner(visit, report, fitted):
         # In a crowd the mouse may catch a neighbour; whatever it caught, its partner is lit on the other side.
         (shown,), (partner,) = annotation(page, "x"), annotation(page, "y")
         assert partner_of[shown] == partner
-        assert page.locator("#pointed").inner_text().startswith(f"{shown} = {partner} (confidence ")
+        said = f"{shown} = {partner} (confidence "
+        page.wait_for_function("(said) => document.getElementById('pointed').textContent.startsWith(said)", arg=said)
     page.mouse.down()
     page.mouse.up()
     page.wait_for_selector("#neighbours:not([hidden])")
-    assert page.locator("#sought").inner_text() == f"{shown} in X"
+    wait_for_text(page, "#sought", lambda text: text == f"{shown} in X")
 
 
 @pytest.mark.thorough
 def test_what_is_in_no_pair_lights_up_alone(visit, hostile):
     page = visit(hostile)
     point_at(page, "y", 399)  # the last rows are in no pair
-    assert page.locator("#pointed").inner_text().endswith("(Y) is unmatched")
+    wait_for_text(page, "#pointed", lambda text: text.endswith("(Y) is unmatched"))
     assert len(annotation(page, "y")) == 1
     assert annotation(page, "x") == []
 
@@ -327,9 +341,9 @@ def test_the_table_sorts_filters_turns_and_downloads(visit, report, fitted, tmp_
     page.get_by_label("Keys containing").fill("")
     page.get_by_label("Confidence at least").fill("0.99")
     count = int((np.round(fitted.pair_confidence_, 4) >= 0.99).sum())
-    assert page.locator("#range").inner_text() == f"1 to 25 of {count:,}"
+    wait_for_text(page, "#range", lambda text: text == f"1 to 25 of {count:,}")
     page.get_by_role("button", name="Next").click()
-    assert page.locator("#range").inner_text() == f"26 to 50 of {count:,}"
+    wait_for_text(page, "#range", lambda text: text == f"26 to 50 of {count:,}")
     with page.expect_download() as download:
         page.get_by_role("button", name="Download as TSV").click()
     download.value.save_as(tmp_path / download.value.suggested_filename)
@@ -339,12 +353,11 @@ def test_the_table_sorts_filters_turns_and_downloads(visit, report, fitted, tmp_
 
     page.get_by_label("Confidence at least").fill("")
     page.get_by_label("Table").select_option("anchors")
-    assert page.locator("#range").inner_text() == "1 to 25 of 100"
+    wait_for_text(page, "#range", lambda text: text == "1 to 25 of 100")
     page.locator("#table tbody button").first.click()
-    assert page.locator("#sought").inner_text() == f"{fitted.anchor_keys_[0][0]} in X"
+    wait_for_text(page, "#sought", lambda text: text == f"{fitted.anchor_keys_[0][0]} in X")
     page.locator("#table tbody td:nth-child(2) button").first.click()  # keys of Y are linked too
-    page.wait_for_function("document.getElementById('sought').textContent.endsWith(' in Y')")
-    assert page.locator("#sought").inner_text() == f"{fitted.anchor_keys_[0][1]} in Y"
+    wait_for_text(page, "#sought", lambda text: text == f"{fitted.anchor_keys_[0][1]} in Y")
     seeds = page.locator("table.seeds tbody td:nth-child(1)").all_inner_texts()  # apart from what was found
     assert sorted(seeds) == sorted(left for left, _ in fitted.seed_keys_)
     page.get_by_label("Table").select_option("pairs")
@@ -409,7 +422,7 @@ def test_the_last_question_counts(visit, report):
     buttons.nth(0).click()
     buttons.nth(1).click()
     page.wait_for_timeout(1500)
-    assert page.locator("#sought").inner_text() == f"{names[1]} in X"
+    wait_for_text(page, "#sought", lambda text: text == f"{names[1]} in X")
 
 
 @pytest.mark.thorough
@@ -486,7 +499,7 @@ def test_colours_mean_what_the_legend_says(visit, report, fitted):
     assert page.get_by_role("button", name="unmatched").get_attribute("aria-pressed") == "true"
     described = f"0 pairs and {unmatched + len(fitted.y_.unmatched_keys)} unmatched rows selected"
     assert page.locator(".selected span").all_inner_texts() == [described] * 2
-    assert page.locator("#range").inner_text() == "No rows."
+    wait_for_text(page, "#range", lambda text: text == "No rows.")
     page.get_by_label("Table").select_option("unmatched")
     assert page.locator("#table tbody tr").count() == min(25, unmatched + len(fitted.y_.unmatched_keys))
     page.get_by_role("button", name="unmatched").press("Enter")
@@ -527,7 +540,7 @@ def test_what_is_selected_by_lasso_is_what_tables_show(visit, report, fitted):
     linked = fitted.linked_pairs()
     rows = page.evaluate("document.getElementById('plot-x').data[2].customdata")
     found = sum(row < linked.found for row in rows)  # the others are seeds
-    assert page.locator("#range").inner_text() == f"1 to 25 of {found:,}"
+    wait_for_text(page, "#range", lambda text: text == f"1 to 25 of {found:,}")
     assert page.locator(".selected").first.inner_text().startswith(f"{coloured:,} pairs and ")
     inside = {linked.keys[row][0] for row in rows}
     assert set(cells(page, 1)) <= inside
@@ -539,7 +552,7 @@ def test_what_is_selected_by_lasso_is_what_tables_show(visit, report, fitted):
     page.wait_for_function("(before) => document.getElementById('plot-x').data[2].x.length !== before", arg=coloured)
     page.locator("#found").get_by_role("button", name="Clear selection").click()
     assert colours_of(page, "x")[0] == 0
-    assert page.locator("#range").inner_text() == "1 to 25 of 100"
+    wait_for_text(page, "#range", lambda text: text == "1 to 25 of 100")
 
 
 @pytest.mark.thorough
@@ -558,7 +571,10 @@ def test_the_address_keeps_the_look(visit, report):
     page.get_by_label("Keys containing").fill("e")
     page.get_by_label("Confidence at least").fill("0.5")
     page.get_by_role("button", name="y", exact=True).click()
-    page.wait_for_timeout(600)
+    wait_for_text(page, "#sought", bool)
+    wait_until(
+        lambda: page.evaluate("location.href"), lambda url: all(part in url for part in ("key=", "min=0.5", "sort=y"))
+    )
     page.get_by_role("link", name="Pairs", exact=True).click()  # a link within the page keeps the state
     state = """() => ({
         sought: document.getElementById("sought").textContent,
@@ -575,17 +591,16 @@ def test_the_address_keeps_the_look(visit, report):
     look = page.evaluate(state)
     assert "relative+to+the+seeds" in page.url
     again = visit(page.url)
-    assert again.evaluate(state) == look
+    wait_until(lambda: again.evaluate(state), lambda now: now == look)
     assert again.url == page.url
     plain = visit(report)
     plain.evaluate("(look) => { location.hash = look; }", page.url.split("#")[1])  # pasted where the page is open
     plain.wait_for_selector(".selected:not([hidden])")
-    plain.wait_for_timeout(300)
-    assert plain.evaluate(state) == look
+    wait_until(lambda: plain.evaluate(state), lambda now: now == look)
     wrong = visit(
         report + "#view=none&colour=none&only=99+label&area=z+1+2&part=1+a&table=none&sort=none&side=x&key=none"
     )
-    assert wrong.locator("#range").inner_text().startswith("1 to 25")
+    wait_for_text(wrong, "#range", lambda text: text.startswith("1 to 25"))
 
 
 @pytest.mark.thorough
@@ -615,14 +630,14 @@ def test_live_pictures_the_truth_and_a_layout(visit, fitted, words, tmp_path):
             page.get_by_label("t-SNE").check()
             page.wait_for_function("document.getElementById('pointed').textContent.startsWith('Computing')")
             page.wait_for_function("document.getElementById('pointed').textContent === 'Done.'")
-            assert page.locator("#view-description").inner_text().endswith("long distances mean little.")
-            page.wait_for_timeout(500)
+            wait_for_text(page, "#view-description", lambda text: text.endswith("long distances mean little."))
+            wait_until(lambda: page.evaluate("location.href"), lambda url: "view=" in url)
             assert visit(page.url).get_by_label("t-SNE").is_checked()
             page.get_by_label("Use other anchors").select_option("snapped")
             page.get_by_label("only the first").fill("9")
             page.get_by_role("button", name="Apply").click()
             page.get_by_label("relative to 9 anchors (snapped)").wait_for()
-            page.wait_for_timeout(500)
+            wait_until(lambda: page.evaluate("location.href"), lambda url: "anchors=" in url)
             assert visit(page.url).get_by_label("relative to 9 anchors (snapped)").is_checked()
             page.screenshot(path=SCREENSHOTS / "pictures.png", full_page=True)
             require_accessible(page)
@@ -643,8 +658,8 @@ def test_live_any_key_and_other_anchors(visit, fitted, words):
             page.get_by_label("Key of X or Y").fill(hidden)
             page.get_by_role("button", name="Show neighbours").click()
             page.wait_for_selector("#neighbours:not([hidden])")
-            assert page.locator("#sought").inner_text() == f"{hidden} in X"
-            assert page.locator("#pointed").inner_text().endswith("not among the rows shown")
+            wait_for_text(page, "#sought", lambda text: text == f"{hidden} in X")
+            wait_for_text(page, "#pointed", lambda text: text.endswith("not among the rows shown"))
             before = page.evaluate("Array.from(document.getElementById('plot-y').data[2].x)")
             page.get_by_label("Use other anchors").select_option("keys")
             page.get_by_label("keys, one per line").fill("water\nmusic\nyears")
@@ -657,7 +672,7 @@ def test_live_any_key_and_other_anchors(visit, fitted, words):
             page.get_by_label("keys, one per line").fill("water\nno such key")
             page.get_by_role("button", name="Apply").click()
             page.wait_for_selector("#trouble:not([hidden])")
-            assert "unknown key 'no such key'" in page.locator("#trouble").inner_text()
+            wait_for_text(page, "#trouble", lambda text: "unknown key 'no such key'" in text)
         finally:
             server.shutdown()
 
