@@ -7,7 +7,8 @@
 For each pair of spaces, two sets of items of so many rows that share so many of them, and so many seeds besides; the
 map is tried on 2,000 items that neither side has seen. The figure is the share of them that is brought to its
 counterpart first, by plain cosine. Where items are shared, it says too how many of them have their counterpart as their
-match, and how many of the pairs that are listed are right.
+match, how many of the pairs that are listed are right, and were said to be (their mean confidence), and where the share
+of X's items that Y has too is said to lie.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from paper.pairs_of_spaces import load_pair
 from setting import add_data_option, describe_machine, markdown_header, markdown_row, new_parser, timed, write_json
 
 UNSEEN = 2000
-COLUMNS = ("pair", "rows", "share", "seeds", "unseen first", "shared rows right", "listed", "right", "map", "s")
+COLUMNS = ("pair", "rows", "share", "seeds", "unseen first", "shared rows right", "listed", "right", "said right")
+COLUMNS = (*COLUMNS, "overlap said", "map", "s")
 
 
 def main() -> None:
@@ -75,13 +77,17 @@ def run(
     seconds, _ = timed(lambda: discovery.fit(x[rows_x], y[rows_y], pairs))
     similarity = _unit(discovery.translate(x[unseen])) @ _unit(y[unseen]).T
     shared_rows = np.arange(seeds, seeds + common)
-    listed = discovery.pairs_[discovery.pairs_[:, 0] >= seeds]
+    found = discovery.pairs_[:, 0] >= seeds
+    listed, said = discovery.pairs_[found], discovery.confidence_[discovery.pairs_[found, 0]]
+    overlap = discovery.health_.overlap.x
     right = (listed[:, 0] == listed[:, 1]) & (listed[:, 0] < seeds + common)
     return {
         "unseen": float((similarity.argmax(axis=1) == np.arange(UNSEEN)).mean()),
         "shared right": float((discovery.match_[shared_rows] == shared_rows).mean()) if common else None,
         "listed": len(listed),
         "listed right": float(right.mean()) if len(listed) else None,
+        "said right": float(said.mean()) if len(listed) else None,
+        "overlap": f"{overlap.low:.2f} to {overlap.high:.2f}",
         "verdict": f"{discovery.health_.map.verdict} ({discovery.health_.map.score:.2f})",
         "seconds": seconds,
     }
