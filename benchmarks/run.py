@@ -53,7 +53,7 @@ BENCHMARKS = {
     "reading": Benchmark(
         "reading.py",
         "whole runs on seven pairs, and other readings of what they found",
-        Size("--rows 4000 --device cpu", 20),
+        Size("--rows 3000 --device cpu", 12),
         Size("--device cuda", 5),
     ),
     "shared": Benchmark(
@@ -71,7 +71,7 @@ BENCHMARKS = {
     "optimiser": Benchmark(
         "paper_optimiser.py",
         "the paper's optimiser beside the default method",
-        Size("--words 2000 --random-states 0 --pairs easy medium --device cpu", 4),
+        Size("--words 1000 --random-states 0 --pairs easy medium --device cpu", 2),
         Size("--pairs easy medium --device cuda", 10),
     ),
     "scale": Benchmark(
