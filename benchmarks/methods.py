@@ -44,7 +44,7 @@ def main() -> None:
     """One row per pair of spaces, share, number of known pairs and method."""
     parser = new_parser(__doc__)
     add_data_option(parser)
-    parser.add_argument("--pairs", nargs="+", choices=PAIR_NAMES, default=["medium", "texts", "sentences"])
+    parser.add_argument("--pairs", nargs="+", choices=PAIR_NAMES, default=["medium", "glove", "texts", "sentences"])
     parser.add_argument("--shared", nargs="+", choices=("all", "none"), default=["all", "none"])
     parser.add_argument("--known", nargs="+", type=int, default=[0, 15, 100, 1000])
     parser.add_argument("--methods", nargs="+", help="only these; by default all")

@@ -47,7 +47,7 @@ BENCHMARKS = {
     "methods": Benchmark(
         "methods.py",
         "kedge beside other methods, with 0 to 1,000 known pairs",
-        Size("--rows 1500", 40),
+        Size("--rows 1500", 50),
         Size("--rows 4000 --device cuda", 60),
     ),
     "reading": Benchmark(

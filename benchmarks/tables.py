@@ -10,6 +10,7 @@ In a page, a table stands between two comments, of which the first names its lay
     <!-- end of table -->
 
 Under it are the command, the machine and the commit of its figures. Nothing between the comments is written by hand.
+Where there is no such file, a line says so, and which command measures it.
 """
 
 from __future__ import annotations
@@ -58,12 +59,21 @@ def with_tables(text: str, folder: Path = RESULTS) -> str:
 
     def made(found: re.Match[str]) -> str:
         files = found["files"].split()
-        records = [read_record(folder / file) for file in files]
-        table = LAYOUTS[found["name"]](records)
-        marker = f"<!-- table: {found['name']} {found['files']} -->"
-        return f"{marker}\n\n{table}\n\n{caption(records, files)}\n\n<!-- end of table -->"
+        missing = [file for file in files if not (folder / file).exists()]
+        if missing:
+            content = f"*Not measured on this version yet: {' and '.join(map(command_for, missing))}.*"
+        else:
+            records = [read_record(folder / file) for file in files]
+            content = f"{LAYOUTS[found['name']](records)}\n\n{caption(records, files)}"
+        return f"<!-- table: {found['name']} {found['files']} -->\n\n{content}\n\n<!-- end of table -->"
 
     return BLOCK.sub(made, text)
+
+
+def command_for(file: str) -> str:
+    """What makes a file of results."""
+    name, _, size = file.removesuffix(".json").rpartition("-")
+    return f"`python benchmarks/run.py --only {name} --size {size}`"
 
 
 def caption(records: list[dict[str, Any]], files: list[str]) -> str:
