@@ -262,7 +262,7 @@ def scale(records: list[Record]) -> str:
     lines = []
     for row in rows_of(records):
         memory = f"{row['process_mb'] / 1000:.1f} GB"
-        if row["gpu_mb"]:
+        if row["gpu_mb"] and np.isfinite(row["gpu_mb"]):
             memory += f", {row['gpu_mb'] / 1000:.1f} GB of the GPU"
         spent = f"{row['seconds']:.0f} s" + (", kernels compiled" if row["case"]["repeat"] else "")
         lines.append(

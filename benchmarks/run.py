@@ -53,7 +53,7 @@ BENCHMARKS = {
     "reading": Benchmark(
         "reading.py",
         "whole runs on seven pairs, and other readings of what they found",
-        Size("--rows 3000 --device cpu", 12),
+        Size("--rows 1500 --device cpu", 8),
         Size("--device cuda", 5),
     ),
     "shared": Benchmark(
