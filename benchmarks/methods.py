@@ -32,6 +32,7 @@ from setting import add_data_option, markdown_header, markdown_row, new_parser
 from stored import Record, add_json_option
 
 ASKED, NEIGHBOURS = 1000, 10
+METHODS = ("kedge", *FROM_PAIRS, "VecMap", *WITHOUT_PAIRS)
 KEDGE_MAP, KEDGE_MODEL = "kedge's map", "kedge's pair model"
 COLUMNS = ("pair", "shared", "known", "method", "top-1", "top-1, cosine", "mean rank", "FOSCTTM", "cosine", "seconds")
 
@@ -47,7 +48,7 @@ def main() -> None:
     parser.add_argument("--pairs", nargs="+", choices=PAIR_NAMES, default=["medium", "glove", "texts", "sentences"])
     parser.add_argument("--shared", nargs="+", choices=("all", "none"), default=["all", "none"])
     parser.add_argument("--known", nargs="+", type=int, default=[0, 15, 100, 1000])
-    parser.add_argument("--methods", nargs="+", help="only these; by default all")
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
     parser.add_argument("--rows", type=int, default=3000)
     parser.add_argument("--random-state", type=int, default=0)
     parser.add_argument("--device", default="cpu", help="of kedge; the others stay on the CPU")
@@ -80,7 +81,7 @@ def rows_of(pair: SpacePair, shared: str, known: int, arguments: Any, record: Re
         if not known:
             fits[name] = lambda learn=learn: by_rows(x, y, learn)
     for name, fit in fits.items():
-        if arguments.methods and name not in arguments.methods:
+        if name not in arguments.methods:
             continue
         case = {"pair": pair.name, "shared": shared, "known": known, "method": name}
         row = record.row(case, lambda fit=fit: measure(fit, new_x, new_y))

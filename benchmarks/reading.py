@@ -24,7 +24,7 @@ from torch import Tensor
 
 from kedge import AnchorDiscovery
 from kedge.estimators.devices import resolve_device
-from kedge.geometry import unit
+from kedge.geometry import nearest_rotation, unit
 from kedge.matching import DEFAULT_BUDGET, Match, Problem, match_csls
 from kedge.models.maps.refined import refined_map
 from kedge.models.pair_fitting import fit_model, pair_moments
@@ -118,7 +118,8 @@ def share_right(match: Match, partners: Tensor) -> float:
 
 def by_map(problem: Problem, rows_x: Tensor, rows_y: Tensor) -> tuple[Tensor, Tensor]:
     """Rows of X sent to Y by the refined rotation, to compare by cosine."""
-    linear = refined_map(pair_moments(problem, rows_x, rows_y))
+    moments = pair_moments(problem, rows_x, rows_y)
+    linear = refined_map(moments, nearest_rotation(moments.cross))
     return unit(linear(problem.x)), problem.y
 
 

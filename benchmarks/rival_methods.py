@@ -188,8 +188,8 @@ def _vecmap_dictionary(x: Tensor, y: Tensor, known: NDArray[np.int64]) -> tuple[
     if len(known):
         pairs = torch.from_numpy(known[:, 0]), torch.from_numpy(known[:, 1])
     else:
-        firsts = (sorted_similarities(space[:_VECMAP_START_ROWS]) for space in (x, y))
-        pairs = _both_ways(_csls(*firsts))
+        first, second = (sorted_similarities(space[:_VECMAP_START_ROWS]) for space in (x, y))
+        pairs = _both_ways(_csls_of(first @ second.T))
     keep, best, stalled = 0.1, -1.0, 0
     for _ in range(_VECMAP_ROUNDS):
         rotation = nearest_rotation((x[pairs[0]].T @ y[pairs[1]]).double()).float()
@@ -221,11 +221,6 @@ def _both_ways(scores: Tensor) -> tuple[Tensor, Tensor]:
     """The best column of every row, and the best row of every column."""
     forth, back = scores.argmax(dim=1), scores.argmax(dim=0)
     return torch.cat([torch.arange(len(forth)), back]), torch.cat([forth, torch.arange(len(back))])
-
-
-def _csls(a: Tensor, b: Tensor) -> Tensor:
-    width = min(a.shape[1], b.shape[1])  # profiles of spaces of different sizes
-    return _csls_of(a[:, :width] @ b[:, :width].T)
 
 
 def _csls_of(similarity: Tensor) -> Tensor:

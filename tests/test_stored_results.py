@@ -11,9 +11,13 @@ import pytest
 import torch
 from test_docs import parse_benchmark
 
+from kedge import Embeddings
 from kedge.geometry import unit
+from kedge.matching import DEFAULT_BUDGET, Problem, match_csls
 from layouts import LAYOUTS
-from methods import scores
+from methods import draw, scores
+from paper.pairs_of_spaces import SpacePair
+from reading import READINGS, ceiling, share_right
 from rival_methods import FROM_PAIRS, WITHOUT_PAIRS, by_vecmap
 from run import BENCHMARKS, RESULTS, SIZES, command_of, listing
 from stored import Record, read_record
@@ -165,6 +169,32 @@ def test_others_need_no_pairs(name, turned):
     x, y = turned
     apply_x, apply_y = WITHOUT_PAIRS[name](x, y)
     assert scores(unit(apply_x(x)), unit(apply_y(y)))["top_1"] > 0.9
+
+
+def test_readings_of_found_pairs(turned):
+    """Each way to read pairs recovers a turned space from a third of them."""
+    x, y = turned
+    none, some = torch.empty(0, dtype=torch.int64), torch.arange(200)
+    problem = Problem(x, y, none, none, DEFAULT_BUDGET)
+    for name, reading in READINGS.items():
+        assert share_right(match_csls(*reading(problem, some, some)), torch.arange(600)) > 0.9, name
+    assert ceiling(problem, torch.arange(600)) > 0.9
+
+
+@pytest.mark.parametrize("shared", ["all", "none"])
+def test_draws_hold_what_they_should(shared):
+    """The known pairs come first; the others are the same items, in another order, or other items; none is asked for."""
+    items = np.arange(2000)[:, None].repeat(3, axis=1).astype(np.float32)
+    space = Embeddings([str(row) for row in range(2000)], items)
+    x, y, new_x, new_y = (
+        rows[:, 0].tolist() for rows in draw(SpacePair("it", space, space, "x", "y"), shared, 20, 300, 0)
+    )
+    assert x[:20] == y[:20]
+    assert len(set(x)) == len(set(y)) == 300
+    assert len(set(x) & set(y)) == (300 if shared == "all" else 20)
+    assert x[20:] != y[20:]
+    assert new_x == new_y
+    assert not set(new_x) & (set(x) | set(y))
 
 
 def test_scores_count_who_is_closer():
