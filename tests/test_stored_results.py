@@ -183,12 +183,11 @@ def test_readings_of_found_pairs(turned):
 
 @pytest.mark.parametrize("shared", ["all", "none"])
 def test_draws_hold_what_they_should(shared):
-    """The known pairs come first; the others are the same items, in another order, or other items; none is asked for."""
-    items = np.arange(2000)[:, None].repeat(3, axis=1).astype(np.float32)
+    """The known pairs come first; the others are the same items, in another order, or other ones; none is asked for."""
+    items = np.arange(1, 2001)[:, None].repeat(3, axis=1).astype(np.float32)
     space = Embeddings([str(row) for row in range(2000)], items)
-    x, y, new_x, new_y = (
-        rows[:, 0].tolist() for rows in draw(SpacePair("it", space, space, "x", "y"), shared, 20, 300, 0)
-    )
+    pair = SpacePair("it", space, space, "x", "y")
+    x, y, new_x, new_y = (rows[:, 0].tolist() for rows in draw(pair, shared, 20, 300, 0))
     assert x[:20] == y[:20]
     assert len(set(x)) == len(set(y)) == 300
     assert len(set(x) & set(y)) == (300 if shared == "all" else 20)
