@@ -29,8 +29,8 @@ from setting import (
     markdown_row,
     new_parser,
     timed,
-    write_json,
 )
+from stored import Record, add_json_option
 
 MIN_CONFIDENCE = 0.5
 SAME_ITEMS = {
@@ -56,9 +56,6 @@ class Setting:
 class Outcome:
     """What one lexicon came to."""
 
-    pair: str
-    seeds: int
-    state: int
     map: str
     verdict: str
     reason: str
@@ -85,7 +82,7 @@ def main() -> None:
     parser.add_argument("--pairs", nargs="*", choices=SAME_ITEMS, default=list(SAME_ITEMS), help="of the same items")
     parser.add_argument("--rows", type=int, default=6000, help="rows of those (6000)")
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--out", type=Path, help="write the results as JSON")
+    add_json_option(parser)
     arguments = parser.parse_args()
     arguments.runs.mkdir(parents=True, exist_ok=True)
     settings = {name: (lambda name=name: same_items(arguments.data, name, arguments.rows)) for name in arguments.pairs}
@@ -94,18 +91,17 @@ def main() -> None:
         settings = french | settings
     print(describe_machine(arguments.device))
     print(markdown_header(COLUMNS), flush=True)
-    outcomes = []
+    record = Record(arguments.json, {"rows": arguments.rows}, arguments.device)
     for name, make in settings.items():
         setting = make()
         for seeds in arguments.seeds:
             for state in arguments.states:
-                outcome = measure(name, setting, seeds, state, arguments.runs, arguments.device)
-                outcomes.append(outcome)
-                figures = (outcome.precision, outcome.calibration_error, outcome.p_at_1, outcome.p_at_1_of_match)
-                cells = (name, str(seeds), str(state), outcome.verdict, str(outcome.words))
+                case = (name, setting, seeds, state, arguments.runs, arguments.device)
+                about = {"pair": name, "seeds": seeds, "state": state}
+                row = record.row(about, lambda case=case: asdict(measure(*case)))
+                figures = (row[name] for name in ("precision", "calibration_error", "p_at_1", "p_at_1_of_match"))
+                cells = (name, str(seeds), str(state), row["verdict"], str(row["words"]))
                 print(markdown_row([*cells, *(f"{figure:.3f}" for figure in figures)]), flush=True)
-    if arguments.out:
-        write_json(arguments.out, [asdict(outcome) for outcome in outcomes])
 
 
 def english_french(data: Path, dictionary: Path) -> Setting:
@@ -150,9 +146,6 @@ def measure(name: str, setting: Setting, seeds: int, state: int, runs: Path, dev
     listed = probability >= MIN_CONFIDENCE
     match = are_right(setting, discovery.match_[:, None], counted)
     return Outcome(
-        pair=name,
-        seeds=seeds,
-        state=state,
         map=discovery.health_.map.verdict,
         verdict=lexicon.answer.verdict,
         reason=lexicon.answer.reason,

@@ -22,8 +22,9 @@ import torch
 from numpy.typing import NDArray
 
 from kedge import AnchorDiscovery, Embeddings, read_embeddings
-from kedge.geometry import denormalise, moments_of, nearest_rotation, normalise, ridge, unit
+from kedge.geometry import denormalise, normalise, unit
 from kedge.tasks import suggest
+from rival_methods import FROM_PAIRS, FromPairs
 from setting import add_data_option, describe_machine, new_parser, self_recall_and_overlap
 
 INDEX, LACKED, QUERIES = 15_000, 4000, 2000
@@ -34,10 +35,6 @@ PAIRS = {
     "MiniLM <- mE5": ("minilm-en", "me5-en"),
     "mE5 <- MiniLM": ("me5-en", "minilm-en"),
 }
-_PENALTIES = (0.0, 0.001, 0.01, 0.1, 1.0)
-_RANKS = (32, 64, 128)
-_HELD_OUT = 0.1  # of the known pairs, to choose penalties, ranks and when to stop
-_STEPS, _PATIENCE = 2000, 10
 
 
 @dataclass(frozen=True)
@@ -143,7 +140,7 @@ def translations(setting: Setting, device: str) -> Iterator[tuple[str, NDArray[n
     kind = discovery.map_scores_["map"]["kind"]
     print(f"  map {discovery.health_.map.verdict} ({discovery.health_.map.score:.2f}), {kind}")
     yield "kedge", discovery.translate(setting.queries), time.perf_counter() - began
-    for method, learn in RIVALS.items():
+    for method, learn in FROM_PAIRS.items():
         began = time.perf_counter()
         translate = known_alone(setting, learn)
         yield method, translate(setting.queries), time.perf_counter() - began
@@ -151,10 +148,8 @@ def translations(setting: Setting, device: str) -> Iterator[tuple[str, NDArray[n
 
 # -- what known pairs alone give ------------------------------------------------------------------
 
-Learn = Callable[[torch.Tensor, torch.Tensor], Callable[[torch.Tensor], torch.Tensor]]
 
-
-def known_alone(setting: Setting, learn: Learn) -> Callable[[NDArray[np.float32]], NDArray[np.float32]]:
+def known_alone(setting: Setting, learn: FromPairs) -> Callable[[NDArray[np.float32]], NDArray[np.float32]]:
     """A translation learned from the known pairs, of unit rows that are centered by all rows of either space."""
     x, y = (unit(torch.from_numpy(np.array(space.vectors))) for space in (setting.x, setting.index))
     center_x, center_y = x.mean(dim=0), y.mean(dim=0)
@@ -162,111 +157,6 @@ def known_alone(setting: Setting, learn: Learn) -> Callable[[NDArray[np.float32]
     target = normalise(y[torch.from_numpy(setting.known[:, 1])], center_y)
     apply = learn(source, target)
     return lambda vectors: denormalise(unit(apply(normalise(torch.from_numpy(vectors), center_x))), center_y).numpy()
-
-
-def by_rotation(source: torch.Tensor, target: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Procrustes."""
-    matrix = nearest_rotation(moments_of(source.double(), target.double()).cross).float()
-    return lambda rows: rows @ matrix
-
-
-def by_ridge(source: torch.Tensor, target: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Least squares with the penalty that does best on held-out pairs."""
-
-    def fit(penalty: float, fitted: slice) -> torch.Tensor:
-        moments = moments_of(source[fitted].double(), target[fitted].double())
-        return ridge(moments.source, moments.cross, penalty).float()
-
-    test, rest = _parts(len(source))
-    best = max(_PENALTIES, key=lambda penalty: _cosine(source[test] @ fit(penalty, rest), target[test]))
-    matrix = fit(best, slice(None))
-    return lambda rows: rows @ matrix
-
-
-def by_low_rank(source: torch.Tensor, target: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
-    """A rotation and an affine correction of low rank, U V' + t, by gradient (the low-rank adapter)."""
-    rotation = nearest_rotation(moments_of(source.double(), target.double()).cross).float()
-
-    def start(rank: int) -> tuple[list[torch.Tensor], Callable[[torch.Tensor], torch.Tensor]]:
-        generator = torch.Generator().manual_seed(0)
-        left = 0.01 * torch.randn(source.shape[1], rank, generator=generator)
-        parts = [left.requires_grad_(), torch.zeros(rank, target.shape[1]).requires_grad_()]
-        shift = torch.zeros(target.shape[1]).requires_grad_()
-        return [*parts, shift], lambda rows: rows @ rotation + rows @ parts[0] @ parts[1] + shift
-
-    return _best_trained(source, target, [start(rank) for rank in _RANKS])
-
-
-def by_residual_mlp(source: torch.Tensor, target: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
-    """A rotation and a correction by one hidden layer of 256, by gradient (the residual adapter)."""
-    rotation = nearest_rotation(moments_of(source.double(), target.double()).cross).float()
-    torch.manual_seed(0)
-    network = torch.nn.Sequential(
-        torch.nn.Linear(source.shape[1], 256), torch.nn.GELU(), torch.nn.Linear(256, target.shape[1])
-    )
-    torch.nn.init.zeros_(network[2].weight)
-    torch.nn.init.zeros_(network[2].bias)
-    return _best_trained(source, target, [(list(network.parameters()), lambda rows: rows @ rotation + network(rows))])
-
-
-RIVALS: dict[str, Learn] = {
-    "Procrustes": by_rotation,
-    "ridge": by_ridge,
-    "low-rank affine": by_low_rank,
-    "residual MLP": by_residual_mlp,
-}
-
-
-def _best_trained(
-    source: torch.Tensor,
-    target: torch.Tensor,
-    candidates: list[tuple[list[torch.Tensor], Callable[[torch.Tensor], torch.Tensor]]],
-) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Train all until held-out pairs get no closer; the best of them, at its best."""
-    test, rest = _parts(len(source))
-    best_score, best = -1.0, candidates[0]
-    for parameters, apply in candidates:
-        optimiser = torch.optim.AdamW(parameters, lr=1e-3, weight_decay=1e-4)
-        generator = torch.Generator().manual_seed(0)
-        reached, kept, waited = -1.0, [part.detach().clone() for part in parameters], 0
-        for step in range(_STEPS):
-            if step % 25 == 0:
-                with torch.no_grad():
-                    score = _cosine(apply(source[test]), target[test])
-                if score > reached:
-                    reached, kept, waited = score, [part.detach().clone() for part in parameters], 0
-                elif (waited := waited + 1) > _PATIENCE:
-                    break
-            rows = torch.randint(len(source[rest]), (min(512, len(source[rest])),), generator=generator)
-            loss = -_cosine_of(apply(source[rest][rows]), target[rest][rows]).mean()
-            optimiser.zero_grad()
-            loss.backward()
-            optimiser.step()
-        with torch.no_grad():
-            for part, value in zip(parameters, kept, strict=True):
-                part.copy_(value)
-        if reached > best_score:
-            best_score, best = reached, (parameters, apply)
-
-    def translate(rows: torch.Tensor) -> torch.Tensor:
-        with torch.no_grad():
-            return best[1](rows)
-
-    return translate
-
-
-def _parts(count: int) -> tuple[slice, slice]:
-    """Pairs to test on, and the rest; the pairs are in random order."""
-    held_out = max(2, int(_HELD_OUT * count))
-    return slice(0, held_out), slice(held_out, None)
-
-
-def _cosine_of(rows: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    return torch.nn.functional.cosine_similarity(rows, targets, dim=1)
-
-
-def _cosine(rows: torch.Tensor, targets: torch.Tensor) -> float:
-    return float(_cosine_of(rows, targets).mean())
 
 
 @cache

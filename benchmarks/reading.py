@@ -2,6 +2,7 @@
 
     python benchmarks/reading.py --data DIR --device cuda
     python benchmarks/reading.py --data DIR --pairs vit texts --seeds 0
+    python benchmarks/reading.py --data DIR --rows 4000 --json FILE              the first so many items of each pair
 
 `kedge` is the whole of `AnchorDiscovery`: rows right, precision and recall of the pairs it lists, MRR@10 of Found
 (relative coordinates, whitened where the run is) and Shared. The other columns start from the pairs it lists and
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,16 +24,19 @@ from torch import Tensor
 
 from kedge import AnchorDiscovery
 from kedge.estimators.devices import resolve_device
-from kedge.geometry import unit
+from kedge.geometry import nearest_rotation, unit
 from kedge.matching import DEFAULT_BUDGET, Match, Problem, match_csls
 from kedge.models.maps.refined import refined_map
 from kedge.models.pair_fitting import fit_model, pair_moments
 from kedge.tasks import evaluate, gold_by_key
-from paper.pairs_of_spaces import PAIR_NAMES, draw_task, load_pair
+from paper.pairs_of_spaces import PAIR_NAMES, SpacePair, draw_task, load_pair
+from rival_methods import symmetric_mapping
 from setting import add_data_option, describe_machine, markdown_header, markdown_row, new_parser
+from stored import Record, add_json_option
 
 ROUNDS = 4
 FOLDS = 5
+CEILING = "5 folds of all true pairs"
 Coordinates = Callable[[Problem, Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
@@ -45,21 +50,31 @@ def main() -> None:
     parser.add_argument("--random-states", nargs="+", type=int, default=[0])
     parser.add_argument("--device", default="auto")
     parser.add_argument("--whole-only", action="store_true", help="only the discoveries, not the other readings")
+    parser.add_argument("--rows", type=int, help="of each space (all)")
+    add_json_option(parser)
     arguments = parser.parse_args()
+    record = Record(arguments.json, {"rows": arguments.rows, "whole_only": arguments.whole_only}, arguments.device)
     columns = ("pair", "seeds", "state", "verdict", "whitened", "kedge", "precision", "recall")
     columns += ("Found MRR", "Shared MRR", "seconds")
-    columns += () if arguments.whole_only else (*READINGS, "5 folds of all true pairs")
+    columns += () if arguments.whole_only else (*READINGS, CEILING)
     print(f"{describe_machine(arguments.device)}\n\n{markdown_header(columns)}", flush=True)
     for name in arguments.pairs:
+        pair = load_pair(arguments.data, name, arguments.rows)
+        record.note_data(pair)
         for seeds in arguments.seeds:
             for state in arguments.random_states:
-                cells = run(arguments, name, seeds, state)
-                print(markdown_row([name, str(seeds), str(state), *cells]), flush=True)
+                case = {"pair": name, "seeds": seeds, "state": state}
+                row = record.row(case, lambda case=case, pair=pair: run(arguments, pair, case["seeds"], case["state"]))
+                print(markdown_row([_cell(row.get(column, row["case"].get(column))) for column in columns]), flush=True)
 
 
-def run(arguments: argparse.Namespace, name: str, seeds: int, state: int) -> list[str]:
-    """The cells of one row."""
-    task = draw_task(load_pair(arguments.data, name), state, seeds)
+def _cell(value: Any) -> str:
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
+
+
+def run(arguments: argparse.Namespace, pair: SpacePair, seeds: int, state: int) -> dict[str, Any]:
+    """One discovery, and the other readings of what it found."""
+    task = draw_task(pair, state, seeds)
     gold = gold_by_key(task.x, task.y)
     began = time.perf_counter()
     found = AnchorDiscovery(device=arguments.device, random_state=state).fit(task.x, task.y, task.seeds, task.anchors)
@@ -67,10 +82,19 @@ def run(arguments: argparse.Namespace, name: str, seeds: int, state: int) -> lis
     result = evaluate(found, task.x, task.y, gold, complete=True, device=arguments.device)
     truth = gold[np.argsort(gold[:, 0]), 1]
     right = float((found.match_ == truth).mean())
-    cells = [found.health_.pairs.verdict, f"{found.whitening_:g}", f"{right:.3f}", f"{result.pairs_precision or 0:.3f}"]
-    cells += [f"{result.pairs_recall:.3f}", f"{result.found.mrr:.3f}", f"{result.shared.mrr:.3f}", f"{seconds:.1f}"]
+    row: dict[str, Any] = {
+        "rows": len(task.x),
+        "verdict": found.health_.pairs.verdict,
+        "whitened": found.whitening_,
+        "kedge": right,
+        "precision": result.pairs_precision,
+        "recall": result.pairs_recall,
+        "Found MRR": result.found.mrr,
+        "Shared MRR": result.shared.mrr,
+        "seconds": seconds,
+    }
     if arguments.whole_only:
-        return cells
+        return row
     device = resolve_device(arguments.device)
     normalised = found.x_.normalise(task.x), found.y_.normalise(task.y)
     x, y = ((torch.from_numpy(rows).to(device)) for rows in normalised)
@@ -78,14 +102,13 @@ def run(arguments: argparse.Namespace, name: str, seeds: int, state: int) -> lis
     problem = Problem(x, y, none, none, DEFAULT_BUDGET)
     start = tuple(torch.from_numpy(side.copy()).to(device) for side in found.pairs_.T)
     partners = torch.from_numpy(truth).to(device)
-    for reading in READINGS.values():
+    for name, reading in READINGS.items():
         pairs = start
         for _ in range(ROUNDS):
             match = match_csls(*reading(problem, *pairs))
             pairs = match.pairs()
-        cells.append(f"{share_right(match, partners):.3f}")
-    cells.append(f"{ceiling(problem, partners):.3f}")
-    return cells
+        row[name] = share_right(match, partners)
+    return row | {CEILING: ceiling(problem, partners)}
 
 
 def share_right(match: Match, partners: Tensor) -> float:
@@ -95,25 +118,15 @@ def share_right(match: Match, partners: Tensor) -> float:
 
 def by_map(problem: Problem, rows_x: Tensor, rows_y: Tensor) -> tuple[Tensor, Tensor]:
     """Rows of X sent to Y by the refined rotation, to compare by cosine."""
-    linear = refined_map(pair_moments(problem, rows_x, rows_y))
+    moments = pair_moments(problem, rows_x, rows_y)
+    linear = refined_map(moments, nearest_rotation(moments.cross))
     return unit(linear(problem.x)), problem.y
 
 
 def by_vecmap(problem: Problem, rows_x: Tensor, rows_y: Tensor) -> tuple[Tensor, Tensor]:
-    """Both whitened on the pairs, turned, re-weighted by the root of the singular values, and de-whitened."""
-    x, y = problem.x.double(), problem.y.double()
-    (white_x, back_x), (white_y, back_y) = (_whitening(rows[pairs]) for rows, pairs in ((x, rows_x), (y, rows_y)))
-    left, values, right = torch.linalg.svd((x[rows_x] @ white_x).T @ (y[rows_y] @ white_y), full_matrices=False)
-    weights = values.sqrt()
-    coordinates_x = (x @ white_x @ left * weights) @ (left.T @ back_x @ left)
-    coordinates_y = (y @ white_y @ right.T * weights) @ (right @ back_y @ right.T)
-    return unit(coordinates_x.float()), unit(coordinates_y.float())
-
-
-def _whitening(rows: Tensor) -> tuple[Tensor, Tensor]:
-    values, axes = torch.linalg.eigh(rows.T @ rows)
-    roots = values.clamp_min(1e-9 * float(values[-1])).sqrt()
-    return (axes / roots) @ axes.T, (axes * roots) @ axes.T
+    """VecMap's symmetric mapping."""
+    apply_x, apply_y = symmetric_mapping(problem.x[rows_x], problem.y[rows_y])
+    return apply_x(problem.x), apply_y(problem.y)
 
 
 def by_pair_model(problem: Problem, rows_x: Tensor, rows_y: Tensor) -> tuple[Tensor, Tensor]:

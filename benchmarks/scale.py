@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,8 @@ import torch
 
 from kedge import AnchorDiscovery, Embeddings
 from kedge.estimators.devices import resolve_device
-from setting import StageClock, describe_machine, forget_peak, new_parser, peak_megabytes, write_json
+from setting import StageClock, forget_peak, new_parser, peak_megabytes
+from stored import Record, add_json_option
 
 CLUSTERS, SEEDS = 2000, 15
 BLOCK = 65_536
@@ -37,14 +39,15 @@ def main() -> None:
     parser.add_argument("--dtype", choices=("float32", "float16"), default="float32", help="of the files (float32)")
     parser.add_argument("--exact", action="store_true", help="compare all rows with all, as `kedge discover --exact`")
     parser.add_argument("--repeats", type=int, default=1, help="fits, of which the first also compiles (1)")
-    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    add_json_option(parser)
     arguments = parser.parse_args()
+    record = Record(arguments.json, {"dim": arguments.dim}, arguments.device)
     with tempfile.TemporaryDirectory() as scratch:
         device = resolve_device(arguments.device)
         truth = write_spaces(Path(scratch), arguments.rows, arguments.dim, device, arguments.dtype)
-        results = [
-            discover(Path(scratch), truth, arguments.device, exact=arguments.exact) for _ in range(arguments.repeats)
-        ]
+        case = {"rows": arguments.rows, "dtype": arguments.dtype, "exact": arguments.exact}
+        fit = partial(discover, Path(scratch), truth, arguments.device, exact=arguments.exact)
+        results = [record.row(case | {"repeat": repeat}, fit) for repeat in range(arguments.repeats)]
     for result in results:
         print(
             f"{result['machine']}: {arguments.rows} x {arguments.rows} x {arguments.dim}: {result['seconds']:.1f} s "
@@ -53,8 +56,6 @@ def main() -> None:
             f"{result['approximate'] or 'exact'}, memory: "
             f"process {result['process_mb']:.0f} MB, GPU {result['gpu_mb']:.0f} MB"
         )
-    if arguments.json:
-        write_json(arguments.json, results)
 
 
 def discover(folder: Path, truth: np.ndarray, device: str, *, exact: bool = False) -> dict[str, object]:
@@ -66,9 +67,6 @@ def discover(folder: Path, truth: np.ndarray, device: str, *, exact: bool = Fals
     seeds = np.stack([np.arange(SEEDS), truth[:SEEDS]], axis=1)
     discovery = AnchorDiscovery(device=device, on_step=clock, exact=exact).fit(x, y, seeds)
     return {
-        "machine": describe_machine(device),
-        "rows": len(x),
-        "dim": x.dim,
         "seconds": time.perf_counter() - began,
         "stages": clock.seconds,
         "rows_right": float(np.mean(discovery.match_ == truth)),

@@ -2,27 +2,34 @@
 
     python benchmarks/shared.py --data DIR --jobs 8 --out shared.jsonl          all runs; half an hour on 16 cores
     python benchmarks/shared.py --data DIR --pairs easy --states 1 --kinds shares   a few; many minutes on two cores
+    python benchmarks/shared.py --data DIR --pairs easy texts --states 1 --rows 1000 --json FILE    smaller
 
-Two spaces of about 4,000 rows each that share all, half, a tenth or none of their items (but for the seeds), with seeds
-and without; besides, spaces on which a verdict must fail: noise, unrelated spaces, wrong seeds, and some made to
+Two spaces of up to 4,000 rows each that share all, half, a tenth or none of their items (but for the seeds), with
+seeds and without; besides, spaces on which a verdict must fail: noise, unrelated spaces, wrong seeds, and some made to
 provoke false confidence. 2,000 further items that neither side has seen try the map: it is *right* if it brings at
-least half as many of them to their counterpart first as a run does that was given all true pairs of as many rows.
+least half as many of them to their counterpart first as a run does that was given all true pairs of as many rows. The
+pairs are *right* if at least half of those that are listed are, and three tenths of the rows that have a counterpart
+find it. All runs count but those with all pairs known, which are what others are held to; for the map, the provoked
+ones do not, as they have no unseen items.
 """
 
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kedge import AnchorDiscovery
-from kedge.tasks import calibration_error, reliability
+from kedge.tasks import reliability
+from layouts import shared_calibration, shared_overlap, shared_runs, shared_verdicts
 from paper.pairs_of_spaces import load_pair
-from setting import add_data_option, add_run_options, auroc, new_parser, print_verdicts, run_cases, split_rows
+from setting import add_data_option, add_run_options, new_parser, run_cases, split_rows
+from stored import Record, add_json_option, commit_of_kedge
 
 MAX_ITEMS, ROWS, UNSEEN = 10_000, 4000, 2000
 SHARES, SEEDS = (1.0, 0.5, 0.1, 0.0), (15, 100, 0)
@@ -30,7 +37,6 @@ PAIRS = ("easy", "medium", "glove", "vit", "mobilenet", "texts", "texts-fr", "up
 # The names seed the draws: with others the documentation's figures would be of other spaces.
 NOISE = ("gauss-3", "gauss-5", "gauss-20", "gauss-100", "clusters", "strangers", "strangers-2")
 PROVOKED = ("garbage", "repeated", "classes", "mirrored")
-HALF = 0.5
 
 Matrix = NDArray[np.float32]
 
@@ -44,6 +50,7 @@ class Case:
     share: float
     seeds: int
     state: int
+    rows: int = ROWS
 
 
 @dataclass(frozen=True)
@@ -64,9 +71,21 @@ def main() -> None:
     kinds = ("shares", "wrong", "noise", "provoked")
     parser.add_argument("--pairs", nargs="+", default=PAIRS)
     parser.add_argument("--kinds", nargs="+", default=kinds, choices=kinds)
+    parser.add_argument("--rows", type=int, default=ROWS, help=f"of either real space, at most ({ROWS})")
+    add_json_option(parser)
     add_run_options(parser, states=2)
     arguments = parser.parse_args()
-    report(run_cases(run, grid(arguments.pairs, arguments.kinds, arguments.states), arguments))
+    cases = grid(arguments.pairs, arguments.kinds, arguments.states)
+    if arguments.json and not arguments.out:
+        arguments.out = arguments.json.with_suffix(".jsonl")
+    results = run_cases(run, [replace(case, rows=arguments.rows) for case in cases], arguments)
+    record = Record(arguments.json, {}, arguments.device)
+    rows = []
+    for case, result in results.items():
+        about = asdict(case)
+        measured = {name: value for name, value in result.items() if name not in about}
+        rows.append(record.row(about, lambda measured=measured: measured))
+    report(rows)
 
 
 def grid(pairs: list[str], kinds: list[str], states: int) -> list[Case]:
@@ -114,7 +133,7 @@ def _real(x: Matrix, y: Matrix, case: Case, chance: np.random.Generator) -> Task
     order = chance.permutation(len(x))
     unseen, rest = order[:UNSEEN], order[UNSEEN:]
     seeds = len(rest) if case.seeds < 0 else case.seeds
-    rows = min(ROWS, int((len(rest) - max(case.seeds, 0)) / (2 - case.share)))
+    rows = min(case.rows, int((len(rest) - max(case.seeds, 0)) / (2 - case.share)))
     shared = min(max(int(rows * case.share), seeds), rows)
     rows_x, rows_y, truth = split_rows(rest, rows, shared, chance)
     seeded = chance.permutation(shared)[:seeds]
@@ -195,7 +214,8 @@ def run(data: Path, case: Case, device: str) -> dict[str, object]:
     known = np.flatnonzero(task.truth >= 0)
     health = discovery.health_
     return {
-        "rows": len(task.x),
+        "commit": commit_of_kedge(),
+        "rows_x": len(task.x),
         "map": (health.map.score, health.map.verdict),
         "pairs": (health.pairs.score, health.pairs.verdict),
         "recognised": health.recognised,
@@ -218,95 +238,10 @@ def unseen_top_1(discovery: AnchorDiscovery, x: Matrix, y: Matrix) -> float:
     return float((similarity.argmax(axis=1) == np.arange(len(x))).mean())
 
 
-def report(results: dict[Case, dict]) -> None:
-    """The figures."""
-    best = {(case.pair, case.state): result["unseen"] for case, result in results.items() if case.kind == "all known"}
-    real = {case: result for case, result in results.items() if case.kind in ("shares", "wrong")}
-    print("\n| pair | share | seeds | listed | right | confidence | overlap | unseen | all known | map | pairs |")
-    print("|---|---|---|---|---|---|---|---|---|---|---|")
-    for key in sorted({(case.pair, -case.share, case.seeds) for case in real if case.kind == "shares"}):
-        some = {c: r for c, r in real.items() if (c.pair, -c.share, c.seeds) == key and c.kind == "shares"}
-        ceiling = np.mean([best[case.pair, case.state] for case in some])
-        figures = [_mean(some, name) for name in ("listed", "right", "confidence")]
-        estimates = " ".join(_interval(result["overlap"]) for result in some.values())
-        verdicts = [", ".join(sorted({r[name][1] for r in some.values()})) for name in ("map", "pairs")]
-        print(
-            f"| {key[0]} | {-key[1]:g} | {key[2]} | {' | '.join(figures)} | {estimates} | {_mean(some, 'unseen')} "
-            f"| {ceiling:.3f} | {' | '.join(verdicts)} |"
-        )
-    report_calibration(results)
-    report_overlap({case: result for case, result in real.items() if case.kind == "shares"})
-    report_verdicts(results, best)
-    print("\n| spaces | seeds | map | score | listed | right | confidence | calibration error | pairs |")
-    print("|---|---|---|---|---|---|---|---|---|")
-    for case, result in sorted(results.items(), key=lambda item: str(item[0])):
-        if case.kind in ("noise", "provoked"):
-            error = calibration_error(np.asarray(result["reliability"]))
-            shown = [f"{result[name]:.2f}" if result[name] is not None else "-" for name in ("right", "confidence")]
-            print(
-                f"| {case.pair} | {case.seeds} | {result['map'][1]} | {result['map'][0]:.2f} | {result['listed']} "
-                f"| {' | '.join(shown)} | {error:.2f} | {result['pairs'][1]} |"
-            )
-
-
-def report_calibration(results: dict[Case, dict]) -> None:
-    """How wrong confidence is in groups of a hundred pairs or more, and what is listed where nothing is shared."""
-    print("\nCalibration error of listed pairs, over all runs of a group:\n\n| pair | share | pairs | error |")
-    print("|---|---|---|---|")
-    for pair, share in sorted({(c.pair, c.share) for c in results if c.kind == "shares"}):
-        tables = [np.asarray(r["reliability"]) for c, r in results.items() if (c.pair, c.share) == (pair, share)]
-        total = np.sum(tables, axis=0)
-        if total[0].sum() >= 100:
-            print(f"| {pair} | {share:g} | {int(total[0].sum())} | {calibration_error(total):.3f} |")
-    nothing = [r for c, r in results.items() if c.kind == "shares" and c.share == 0 and c.seeds == 15]
-    if nothing:
-        print(
-            f"\nNothing shared, 15 seeds: {np.mean([r['listed'] / r['rows'] for r in nothing]):.2%} of rows are listed"
-        )
-
-
-def report_overlap(results: dict[Case, dict]) -> None:
-    """How far the overlap is off, and whether its interval holds."""
-    print("\n| seeds | runs | mean error | within .15 | within .07 | interval holds |\n|---|---|---|---|---|---|")
-    for seeds in (15, 100):
-        some = [r for c, r in results.items() if c.seeds == seeds and r["overlap"][0] is not None]
-        errors = np.array([abs(r["overlap"][0] - r["shared"]) for r in some])
-        held = [r["overlap"][1] - 1e-9 <= r["shared"] <= r["overlap"][2] + 1e-9 for r in some]
-        if len(some):
-            print(
-                f"| {seeds} | {len(some)} | {errors.mean():.3f} | {np.mean(errors <= 0.15):.2f} "
-                f"| {np.mean(errors <= 0.07):.2f} | {np.mean(held):.2f} |"
-            )
-
-
-def report_verdicts(results: dict[Case, dict], best: dict[tuple[str, int], float]) -> None:
-    """Whether the answers to both questions are right."""
-    truth = {
-        case: result["unseen"] is not None and result["unseen"] >= HALF * best[case.pair, case.state]
-        for case, result in results.items()
-        if case.kind in ("shares", "wrong", "noise")
-    }
-    found = {case: results[case]["found"] >= 0.3 and case.share >= 0.5 for case in truth if case.share != 0.1}
-    for name, success in (("map", truth), ("pairs", found)):
-        good = [results[case][name][0] for case in success if success[case]]
-        bad = [results[case][name][0] for case in success if not success[case]]
-        if not good or not bad:
-            continue
-        print(f"\n{name}: {len(good)} successes, {len(bad)} failures; AUROC of the score {auroc(good, bad):.3f}\n")
-        print_verdicts({case: results[case][name][1] for case in success}, success)
-        for case in success:
-            if results[case][name][1] == "ok" and not success[case]:
-                print(f"  falsely ok: {case}, score {results[case][name][0]:.2f}, unseen {results[case]['unseen']}")
-
-
-def _mean(runs: dict[Case, dict], name: str) -> str:
-    values = [result[name] for result in runs.values() if result[name] is not None]
-    return "-" if not values else f"{np.mean(values):.0f}" if name == "listed" else f"{np.mean(values):.3f}"
-
-
-def _interval(overlap: tuple[float | None, float, float]) -> str:
-    estimate, low, high = overlap
-    return f"{'?' if estimate is None else f'{estimate:.2f}'} [{low:.2f}, {high:.2f}]"
+def report(rows: list[dict[str, Any]]) -> None:
+    """What the documentation shows of the runs."""
+    for layout in (shared_runs, shared_calibration, shared_overlap, shared_verdicts):
+        print(f"\n{layout([{'rows': rows}])}")
 
 
 if __name__ == "__main__":

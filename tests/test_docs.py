@@ -54,7 +54,7 @@ NEEDS = {
     "docs/recipes/in-your-stack.md": ("langchain_core", "llama_index.core", "haystack", "chromadb", "txtai"),
 }
 THOROUGH = pytest.mark.thorough
-QUICK = {"CONTRIBUTING.md", "docs/encode.md", "docs/method.md"}
+QUICK = {"CONTRIBUTING.md", "docs/encode.md", "docs/measured.md", "docs/method.md"}
 """Pages that `make test` runs; of the others it only parses the blocks."""
 ROWS = 1000
 """Of a stand-in; besides the words that pages mention."""
@@ -62,7 +62,7 @@ NOISE = 0.5
 """Of the stand-in for a second sentence encoder, whose neighbours should not be quite those of the first."""
 
 FENCE = re.compile(
-    r"^(?:<!-- (?P<remark>.*?) -->\n)?```(?P<language>\w*)(?P<options>[^\n]*)\n(?P<body>.*?)^```$",
+    r"^(?:<!-- (?P<remark>[^\n]*?) -->\n)?```(?P<language>\w*)(?P<options>[^\n]*)\n(?P<body>.*?)^```$",
     flags=re.MULTILINE | re.DOTALL,
 )
 NOT_RUN = "parsed, not run"
