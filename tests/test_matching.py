@@ -16,6 +16,7 @@ from kedge.matching import (
     assign_distinct,
     best_partners,
     blocks,
+    csls,
     hubness,
     largest,
     match_csls,
@@ -26,6 +27,7 @@ from kedge.matching import (
     transport_step,
     use_fused,
 )
+from kedge.matching.csls import NEIGHBOURS, best_both_ways
 
 SMALL_BUDGET = 4000  # a few rows a block
 
@@ -68,22 +70,48 @@ def test_top_k(size, k):
     torch.testing.assert_close((a @ b.T).gather(1, indices), expected.values)
 
 
-@given(sizes, st.integers(1, 7), st.booleans(), st.booleans())
+@given(sizes, st.integers(1, 7), st.booleans())
 @settings(deadline=None, max_examples=60)
-def test_top_k_of_both_sides(size, k, penalised, rising):
+def test_top_k_of_both_sides(size, k, rising):
     n, m, seed = size
     a, b = rows(n, seed=seed), rows(m, seed=seed + 1)
-    penalties = torch.rand(n + m, generator=torch.Generator().manual_seed(seed)) if penalised else torch.zeros(n + m)
-    given = (penalties[:n], penalties[n:]) if penalised else ()
     if rising:  # every block beats those before
         a = a * torch.linspace(0.1, 10, n)[:, None]
-    dense = a @ b.T - penalties[:n, None] - penalties[n:]
-    for (values, indices), scores in zip(
-        top_k_both(a, b, k, *given, budget=SMALL_BUDGET), (dense, dense.T), strict=True
-    ):
+    dense = a @ b.T
+    for (values, indices), scores in zip(top_k_both(a, b, k, budget=SMALL_BUDGET), (dense, dense.T), strict=True):
         torch.testing.assert_close(values, scores.topk(min(k, scores.shape[1]), dim=1).values)
         torch.testing.assert_close(scores.gather(1, indices), values)
         assert all(len(set(row)) == len(row) for row in indices.tolist())
+
+
+@pytest.mark.parametrize("shape", [(900, 700), (300, 900), (40, 9), (5, 30), (2, 2), (1, 1)])
+@pytest.mark.parametrize("like", ["random", "hubs", "equal"])
+def test_the_best_by_csls_both_ways_are_those_of_a_matrix(shape, like):
+    n, m = shape
+    a, b = rows(n, seed=1), rows(m, seed=2)
+    if like == "hubs":  # of very different hubness, on both sides
+        a, b = a * torch.linspace(0.1, 3, n)[:, None], b * torch.linspace(0.1, 3, m)[:, None]
+        a[:, 0], b[:, 0] = a[:, 0].abs() + 0.1, b[:, 0].abs() + 0.1
+    if like == "equal":  # rows that are there several times
+        a, b = a[torch.arange(n) % max(n // 20, 1)], b[torch.arange(m) % max(m // 20, 1)]
+    dense = a @ b.T
+    hubness = [side.topk(min(NEIGHBOURS, side.shape[1]), dim=1).values.mean(dim=1) / 2 for side in (dense, dense.T)]
+    scores = dense - hubness[0][:, None] - hubness[1]
+    of_both, best = best_both_ways(a, b, budget=64 * 1024)
+    for found, expected, (values, partners), side in zip(of_both, hubness, best, (scores, scores.T), strict=True):
+        torch.testing.assert_close(found, expected)
+        torch.testing.assert_close(values, side.topk(min(3, side.shape[1]), dim=1).values)
+        torch.testing.assert_close(side.gather(1, partners), values)
+        assert all(len(set(row)) == len(row) for row in partners.tolist())
+
+
+def test_rows_that_shortlists_leave_in_doubt_are_compared_again(monkeypatch):
+    a, b = rows(900, seed=1), rows(700, seed=2)
+    expected = best_both_ways(a, b)
+    monkeypatch.setattr(csls, "_SHORTLIST", NEIGHBOURS)
+    monkeypatch.setattr(csls, "_best_unlisted", lambda limit, *_: torch.full_like(limit, torch.inf))
+    for doubted, found in zip(best_both_ways(a, b)[1], expected[1], strict=True):
+        torch.testing.assert_close(doubted, found)
 
 
 @given(st.integers(1, 5), st.integers(1, 3000), st.integers(1, 11), st.integers(0, 1000))

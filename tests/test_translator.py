@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -87,6 +88,18 @@ def test_what_is_given_stays_as_it_is(fitted, words):
     fitted.translator(scale="raw")(kept[0])
     for array, copy in zip(kept, before, strict=True):
         np.testing.assert_array_equal(array, copy)
+
+
+def test_what_translating_takes_besides_does_not_grow_with_the_dimensions():
+    dim, map_to_eight = 4096, LinearMap(np.full((4096, 8), 1 / 64, dtype=np.float32))
+    centers = (np.zeros(size, dtype=np.float32) for size in (dim, 8))
+    translate = Translator((TranslationStep(Normaliser(next(centers)), map_to_eight, Normaliser(next(centers))),))
+    given = vectors(2000, dim)
+    tracemalloc.start()
+    translate(given)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak <= 2 * given.nbytes  # all rows at once, which are float64 for a while, would take four times as much
 
 
 def test_many_rows_are_translated_as_one_by_one():

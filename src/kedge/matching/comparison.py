@@ -12,8 +12,8 @@ from torch.nn.functional import pad
 
 from kedge.matching.blocks import DEFAULT_BUDGET, row_blocks
 from kedge.matching.candidates import Candidates, nearest_of
-from kedge.matching.csls import NEIGHBOURS, Match, match_csls, second_margins
-from kedge.matching.neighbours import largest, top_k_both
+from kedge.matching.csls import NEIGHBOURS, Match, Ranked, best_both_ways, match_csls, second_margins
+from kedge.matching.neighbours import largest
 
 # Numbers of candidates that are side by side in memory at once.
 _NUMBERS = 2**22
@@ -99,22 +99,20 @@ class ExactComparison(_ByChoices):
     candidates: None = None
 
     @cached_property
-    def _hubness(self) -> tuple[Tensor, Tensor]:
-        of_x, of_y = top_k_both(self.x, self.y, NEIGHBOURS, budget=self.budget)
-        return of_x[0].mean(dim=1) / 2, of_y[0].mean(dim=1) / 2
+    def _best(self) -> tuple[tuple[Tensor, Tensor], tuple[Ranked, Ranked]]:
+        return best_both_ways(self.x, self.y, budget=self.budget)
 
-    @cached_property
-    def _choices(self) -> tuple[_RankedCandidates, _RankedCandidates]:
-        of_x, of_y = top_k_both(self.x, self.y, 3, *self._hubness, budget=self.budget)
-        return _RankedCandidates.from_best(*of_x), _RankedCandidates.from_best(*of_y)
+    @property
+    def _hubness(self) -> tuple[Tensor, Tensor]:
+        return self._best[0]
 
     @property
     def _choices_x(self) -> _RankedCandidates:
-        return self._choices[0]
+        return _RankedCandidates.from_best(*self._best[1][0])
 
     @property
     def _choices_y(self) -> _RankedCandidates:
-        return self._choices[1]
+        return _RankedCandidates.from_best(*self._best[1][1])
 
     def match(self) -> Match:
         """See `Comparison.match`."""

@@ -11,9 +11,16 @@ import torch
 from torch import Tensor
 
 from kedge.matching.blocks import DEFAULT_BUDGET, row_blocks
-from kedge.matching.neighbours import best_partners, largest, top_k
+from kedge.matching.neighbours import best_partners, largest, largest_of_groups, top_k, top_k_both
 
 NEIGHBOURS = 10
+
+Ranked = tuple[Tensor, Tensor]
+"""Values (n, k) of each row, best first, and the rows (n, k) of the other side that they are to."""
+
+# Where the best by CSLS are looked for first: among so many nearest rows, and all rows that have the row among theirs.
+_SHORTLIST = 12
+_BEST = 3
 
 
 @dataclass(frozen=True)
@@ -61,6 +68,64 @@ def match_csls(a: Tensor, b: Tensor, neighbours: int = NEIGHBOURS, *, budget: in
     return Match(partner, margin, row_hubness, column_hubness)
 
 
+def best_both_ways(
+    a: Tensor, b: Tensor, *, budget: int = DEFAULT_BUDGET
+) -> tuple[tuple[Tensor, Tensor], tuple[Ranked, Ranked]]:
+    """Hubness (n,) and (m,) of unit rows a (n, d) and b (m, d), and the three best partners of every row of either.
+
+    They are the best of all rows, by one pass over these: every row keeps its nearest, and a pair that neither of its
+    rows keeps is worth no more than a bound. Few rows are left in doubt by it, and only they are compared again.
+    """
+    near_a, near_b = top_k_both(a, b, _SHORTLIST, budget=budget)
+    hubness_a, hubness_b = (values[:, :NEIGHBOURS].mean(dim=1) / 2 for values, _ in (near_a, near_b))
+    best_a = _best_of_shortlists(a, b, near_a, near_b, hubness_b, budget)
+    best_b = _best_of_shortlists(b, a, near_b, near_a, hubness_a, budget)
+    best_a[0].sub_(hubness_a[:, None])
+    best_b[0].sub_(hubness_b[:, None])
+    return (hubness_a, hubness_b), (best_a, best_b)
+
+
+def _best_of_shortlists(a: Tensor, b: Tensor, near_a: Ranked, near_b: Ranked, penalty: Tensor, budget: int) -> Ranked:
+    """The largest <a_i, b_j> - penalty_j (n, 3) for each row of a, best first, and their rows of b (n, 3).
+
+    What is nearest to the rows of either side is known.
+    """
+    (values, columns), (limit_a, limit_b) = near_a, (_limit(near_a, len(b)), _limit(near_b, len(a)))
+    # Rows of b that have a row of a among their nearest, and are not among its own.
+    value, row = near_b[0].flatten(), near_b[1].flatten()
+    column = torch.arange(len(b), device=b.device).repeat_interleave(near_b[0].shape[1])
+    new = value < limit_a[row]
+    tied = (value == limit_a[row]).nonzero(as_tuple=True)[0]
+    new[tied] = (columns[row[tied]] != column[tied, None]).all(dim=1)
+    value, row, column = value[new], row[new], column[new]
+    more, entries = largest_of_groups(value - penalty[column], row, len(a), _BEST)
+    columns = torch.cat([columns, torch.cat([column, column.new_zeros(1)])[entries]], dim=1)
+    values = torch.cat([values - penalty[columns[:, : values.shape[1]]], more], dim=1)
+    values, order = values.topk(min(_BEST, len(b)), dim=1)
+    columns = columns.gather(1, order)
+    doubtful = values[:, -1] < _best_unlisted(limit_a, limit_b, penalty)
+    if bool(doubtful.any()):
+        values[doubtful], columns[doubtful] = _best_three(a[doubtful], b, penalty, budget)
+    return values, columns
+
+
+def _limit(near: Ranked, total: int) -> Tensor:
+    """How similar (n,) what is not among the nearest of each row can be, at most; -inf where all of so many are."""
+    values = near[0][:, -1].contiguous()
+    return torch.full_like(values, -torch.inf) if near[0].shape[1] == total else values
+
+
+def _best_unlisted(limit_a: Tensor, limit_b: Tensor, penalty: Tensor) -> Tensor:
+    """The most (n,) that min(limit_a_i, limit_b_j) - penalty_j is for any j."""
+    limit_b, order = limit_b.sort()
+    penalty = penalty[order]
+    nothing = penalty.new_full((1,), -torch.inf)
+    held_by_b = torch.cat([nothing, (limit_b - penalty).cummax(dim=0).values])
+    held_by_a = torch.cat([penalty.flip(0).cummin(dim=0).values.flip(0), -nothing])
+    place = torch.searchsorted(limit_b, limit_a)
+    return torch.maximum(held_by_b[place], limit_a - held_by_a[place])
+
+
 def second_margins(
     a: Tensor,
     b: Tensor,
@@ -89,7 +154,7 @@ def second_margins(
 
 def _best_three(queries: Tensor, b: Tensor, penalty: Tensor, budget: int) -> tuple[Tensor, Tensor]:
     """The three largest <q, b_j> - penalty_j (k, 3) of each query (k, d), best first, and their rows of b (k, 3)."""
-    found = [largest(block, min(3, len(b))) for _, block in row_blocks(queries, b, budget, bias=-penalty)]
+    found = [largest(block, min(_BEST, len(b))) for _, block in row_blocks(queries, b, budget, bias=-penalty)]
     return torch.cat([values for values, _ in found]), torch.cat([columns for _, columns in found])
 
 

@@ -8,9 +8,10 @@ from torch import Tensor
 from kedge.matching.blocks import DEFAULT_BUDGET, row_blocks
 from kedge.matching.kernels.backend import MAX_FUSED_NEIGHBOURS, use_fused
 
-_GROUP = 64
-# Of a block, values that are larger than those kept before are sorted; where there are more of them, for each value
-# kept, selecting from the whole block is quicker.
+# Of so many columns, or rows, the largest value is looked at first.
+_COLUMNS, _ROWS = 16, 8
+# Of a block, values that are larger than those kept before are sorted; where there are more groups of rows with any,
+# for each value kept, selecting from the whole block is quicker.
 _MAX_NEWS = 2
 
 
@@ -37,15 +38,15 @@ def largest(block: Tensor, k: int) -> tuple[Tensor, Tensor]:
     Of groups of columns, only the k with the largest maxima can hold them; and maxima are cheap, selecting is not.
     """
     n, m = block.shape
-    groups = m // _GROUP
+    groups = m // _COLUMNS
     if groups < 4 * k:
         values, columns = block.topk(k, dim=1)
         return values, columns
-    grouped = groups * _GROUP
-    maxima = block[:, :grouped].view(n, groups, _GROUP).amax(dim=2)
+    grouped = groups * _COLUMNS  # column c is in group c % groups: whole stretches of memory are compared at once
+    maxima = block[:, :grouped].view(n, _COLUMNS, groups).amax(dim=1)
     chosen = maxima.topk(k, dim=1, sorted=False).indices
-    members = torch.arange(_GROUP, device=block.device)
-    candidates = (chosen[:, :, None] * _GROUP + members).view(n, -1)
+    members = groups * torch.arange(_COLUMNS, device=block.device)
+    candidates = (chosen[:, :, None] + members).view(n, -1)
     left_over = torch.arange(grouped, m, device=block.device).expand(n, -1)
     candidates = torch.cat([candidates, left_over], dim=1)
     values, positions = block.gather(1, candidates).topk(k, dim=1)
@@ -53,27 +54,17 @@ def largest(block: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def top_k_both(
-    a: Tensor,
-    b: Tensor,
-    k: int,
-    row_penalty: Tensor | None = None,
-    column_penalty: Tensor | None = None,
-    *,
-    budget: int = DEFAULT_BUDGET,
+    a: Tensor, b: Tensor, k: int, *, budget: int = DEFAULT_BUDGET
 ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
     """What `top_k` gives for the rows of a (n, d) among b (m, d) and for those of b among a, by one pass, not two.
 
-    Similarities are s_ij = <a_i, b_j> - row_penalty_i - column_penalty_j; without penalties (n,) and (m,), just
-    <a_i, b_j>. Returns values (n, k) and rows of b (n, k); and values (m, k) and rows of a (m, k).
+    Returns values (n, k) and rows of b (n, k); and values (m, k) and rows of a (m, k).
     """
     k_a, k_b = min(k, len(b)), min(k, len(a))
     values = a.new_empty(len(a), k_a)
     indices = torch.empty(len(a), k_a, dtype=torch.int64, device=a.device)
     best, at = a.new_empty(0, len(b)), torch.empty(0, len(b), dtype=torch.int64, device=a.device)
-    bias = None if column_penalty is None else -column_penalty
-    for rows, block in row_blocks(a, b, budget, bias=bias):
-        if row_penalty is not None:
-            block.sub_(row_penalty[rows, None])
+    for rows, block in row_blocks(a, b, budget):
         values[rows], indices[rows] = largest(block, k_a)
         new, where = _largest_of_columns(block, k_b, best[-1] if len(best) == k_b else None)
         best, order = torch.cat([best, new]).topk(min(k_b, len(best) + len(new)), dim=0)
@@ -86,24 +77,45 @@ def _largest_of_columns(block: Tensor, k: int, above: Tensor | None) -> tuple[Te
 
     If only those `above` a limit (m,) are of interest, there may be fewer: -inf, in whatever row, takes their places.
     """
-    if above is None:
+    whole = len(block) // _ROWS * _ROWS
+    maxima = block[:whole].view(whole // _ROWS, _ROWS, block.shape[1]).amax(dim=1)
+    if above is None and len(maxima) >= 2 * k:  # so many values are not below the k-th of the maxima
+        above = maxima.topk(k, dim=0).values[-1].nextafter(maxima.new_tensor(-torch.inf))
+    if above is None or int(torch.count_nonzero(maxima > above)) > _MAX_NEWS * k * len(above):
         values, rows = block.topk(min(k, len(block)), dim=0)
         return values, rows
-    larger = block > above
-    if int(torch.count_nonzero(larger)) > _MAX_NEWS * k * len(above):
-        return _largest_of_columns(block, k, None)
-    row, column = larger.nonzero(as_tuple=True)
-    value = block[row, column]
-    order = value.argsort(descending=True)
-    order = order[column[order].argsort(stable=True)]  # by column, largest first within it
-    row, column, value = row[order], column[order], value[order]
-    counts = torch.bincount(column, minlength=len(above))
-    rank = torch.arange(len(column), device=block.device) - (counts.cumsum(0) - counts)[column]
-    kept = rank < k
-    values = block.new_full((k, len(above)), -torch.inf)
-    rows = torch.zeros(k, len(above), dtype=torch.int64, device=block.device)
-    values[rank[kept], column[kept]], rows[rank[kept], column[kept]] = value[kept], row[kept]
-    return values, rows
+    group, column = (maxima > above).nonzero(as_tuple=True)
+    row = group[:, None] * _ROWS + torch.arange(_ROWS, device=block.device)
+    column = column[:, None].expand_as(row)
+    inside = block[row, column] > above[column]
+    last_row, last_column = (block[whole:] > above).nonzero(as_tuple=True)
+    row, column = torch.cat([row[inside], last_row + whole]), torch.cat([column[inside], last_column])
+    values, entries = largest_of_groups(block[row, column], column, len(above), k)
+    return values.T, torch.cat([row, row.new_zeros(1)])[entries].T
+
+
+def largest_of_groups(value: Tensor, group: Tensor, groups: int, k: int) -> tuple[Tensor, Tensor]:
+    """The k largest of the values (e,) of each group, best first (g, k), and which they are (g, k).
+
+    Where a group has fewer, the last are -inf and -1.
+    """
+    order, rank = _ranked_in_groups(value, group, groups)
+    order, rank = order[rank < k], rank[rank < k]
+    values = value.new_full((groups, k), -torch.inf)
+    entries = torch.full((groups, k), -1, device=value.device)
+    values[group[order], rank], entries[group[order], rank] = value[order], order
+    return values, entries
+
+
+def _ranked_in_groups(value: Tensor, group: Tensor, groups: int) -> tuple[Tensor, Tensor]:
+    """The values (e,) by group, largest first within it, as numbers (e,) of values, and the rank of each (e,), from 0.
+
+    Equal ones keep their order.
+    """
+    order = value.argsort(descending=True, stable=True)
+    order = order[group[order].argsort(stable=True)]
+    size = torch.bincount(group, minlength=groups)
+    return order, torch.arange(len(group), device=group.device) - (size.cumsum(0) - size)[group[order]]
 
 
 def best_partners(
@@ -159,14 +171,12 @@ def _choices_fused(
 
 def _best_of_the_others(group: Tensor, value: Tensor, groups: int) -> Tensor:
     """For each of n values the largest (n,) among the others of its group, -inf where it is alone."""
-    order = value.argsort(descending=True, stable=True)
-    order = order[group[order].argsort(stable=True)]  # by group, largest first within it
+    order, rank = _ranked_in_groups(value, group, groups)
     sorted_group, sorted_value = group[order], value[order]
     size = torch.bincount(group, minlength=groups)
     first = size.cumsum(0) - size
-    is_first = torch.arange(len(group), device=group.device) == first[sorted_group]
     # The first of a group is compared with the second, every other with the first.
     following = torch.cat([sorted_value[1:], sorted_value[:1]])
     following = torch.where(size[sorted_group] > 1, following, -torch.inf)
-    best = torch.where(is_first, following, sorted_value[first[sorted_group]])
+    best = torch.where(rank == 0, following, sorted_value[first[sorted_group]])
     return torch.empty_like(value).scatter_(0, order, best)

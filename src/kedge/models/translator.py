@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,8 @@ from kedge.models.maps.protocol import Map
 if TYPE_CHECKING:
     from kedge.models.translation_trust import Trust, TrustEvidence
 
-# Rows translated at once: temporaries, which are float64 in part, are never as large as a space.
-_ROWS = 4096
+# Rows, and numbers, translated at once: temporaries, which are float64 in part, are never as large as a space.
+_ROWS, _NUMBERS = 4096, 2**21
 _TINY = np.finfo(np.float32).tiny
 
 
@@ -94,8 +95,8 @@ class Translator:
         """Vectors (k, ds), or one (ds,), of the source as vectors (k, dt), or one (dt,), of the target."""
         given, rows = self._as_rows(vectors)
         translated = np.empty((len(rows), self.dims[1]), dtype=np.float32)
-        for begin in range(0, len(rows), _ROWS):
-            translated[begin : begin + _ROWS] = self._translate(rows[begin : begin + _ROWS])
+        for some in self._pieces(len(rows)):
+            translated[some] = self._translate(rows[some])
         return translated.reshape(*given.shape[:-1], self.dims[1])
 
     def trust(self, vectors: ArrayLike) -> Trust:
@@ -106,12 +107,14 @@ class Translator:
                 "40 pairs could be held out; exported files and chains of translators do not"
             )
         given, rows = self._as_rows(vectors)
-        parts = [
-            self.evidence(self.steps[0].source, rows[begin : begin + _ROWS])
-            for begin in range(0, max(1, len(rows)), _ROWS)
-        ]
+        parts = [self.evidence(self.steps[0].source, rows[some]) for some in self._pieces(max(1, len(rows)))]
         shape = given.shape[:-1]
         return type(parts[0])(*(np.concatenate(figures).reshape(shape) for figures in zip(*parts, strict=True)))
+
+    def _pieces(self, rows: int) -> Iterator[slice]:
+        """So many rows, some at a time."""
+        count = max(1, min(_ROWS, _NUMBERS // max(self.dims)))
+        return (slice(begin, begin + count) for begin in range(0, rows, count))
 
     def _as_rows(self, vectors: ArrayLike) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Vectors as they were given, (k, ds) or (ds,), and as rows (k, ds), all of which have a direction."""

@@ -63,8 +63,9 @@ def rotation_at_start(shared: SharedCoordinates, x: Tensor, y: Tensor, problem: 
     have in common on average turns the spaces towards each other.
     """
     potential = y.new_zeros(len(y))
-    for _ in range(_ROUNDS):
-        plan = transport_step(shared.x, shared.y, potential, _EPSILON, values=y, budget=problem.budget)
+    for left in reversed(range(_ROUNDS)):
+        values = y[:, :1] if left else y  # nobody asks for the first targets
+        plan = transport_step(shared.x, shared.y, potential, _EPSILON, values=values, budget=problem.budget)
         potential = plan.potential
     cross = (x.T @ plan.targets).double()
     return nearest_rotation(with_seeds(cross, x, y, problem, SEED_SHARE)).to(x.dtype)
