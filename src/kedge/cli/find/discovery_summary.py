@@ -112,7 +112,7 @@ def _same_ids(x: Embeddings, y: Embeddings) -> int:
 def _describe_map(discovery: AnchorDiscovery) -> str:
     """Which map `kedge translate` uses."""
     kind, mrr = (discovery.map_scores_["map"][name] for name in ("kind", "mrr"))
-    return f"map: {kind}" + ("; too few pairs to hold some out and try it on them" if mrr is None else "")
+    return f"map: {kind}" + ("; too few pairs are certain to hold some out and try it on them" if mrr is None else "")
 
 
 def _describe_queries(queries: QueryTranslation) -> str:
