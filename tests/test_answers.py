@@ -80,6 +80,18 @@ def test_a_contradicted_seed_carries_its_certainty_into_nothing(misled):
     assert {(key, key) for key in x.keys[:SWAPPED]} <= set(discovery.pair_keys_)  # which is a finding
 
 
+def test_a_seed_that_is_found_after_all_is_not_set_aside(rotated, monkeypatch):
+    """The first reading may doubt what the next one finds: "agrees, set aside" was said of one seed, and counted."""
+    from kedge.estimators import findings
+
+    monkeypatch.setattr(findings, "suspect_seeds", lambda problem, _: problem.seeds_x < 3)
+    x, y = rotated(n=300, noise=0.02)
+    seeds = [(0, 1), *((row, row) for row in range(2, 15))]
+    discovery = AnchorDiscovery(n_anchors=20, device="cpu").fit(x, y, seeds)
+    assert discovery.seed_opinion_.tolist() == ["contradicted"] + ["agrees"] * 13
+    assert discovery.seed_is_suspect_.tolist() == [True] + [False] * 13
+
+
 def test_opinions_of_seeds_are_stored_and_given_back(misled, tmp_path):
     discovery, _, _ = misled
     discovery.save(tmp_path / "run")
