@@ -240,7 +240,7 @@ def _figures(runs: list[dict[str, Any]]) -> dict[str, Any]:
         "false failed: searching": _false(runs, "searching", "failed"),
         "AUROC": auroc(*([run["searching"][0] for run in some] for some in (right, wrong))) if both else None,
         "intervals that hold": f"{sum(map(_holds, runs))} of {len(runs)}",
-        "mean width": float(np.mean([run["overlap"][0][2] - run["overlap"][0][1] for run in runs])),
+        "mean width": float(np.mean([run["overlap"][0][2] - run["overlap"][0][1] for run in runs])) if runs else None,
         "pairs": int(sum(table[0].sum() for table in listing)),
         "calibration error": calibration_error(np.sum(listing, axis=0)) if listing else None,
         "of one run": float(np.mean([calibration_error(table) for table in listing])) if listing else None,

@@ -15,7 +15,7 @@ from kedge import AnchorDiscovery
 from kedge.cli.main import main
 from kedge.judging.answers import answer_pairs, answer_searching
 from kedge.judging.confidence import Confidence
-from kedge.judging.health import Answer, Interval, Overlap
+from kedge.judging.health import Answer, Interval, Overlap, describe_opinions
 from kedge.judging.isolation import Isolation
 from kedge.judging.judge import Judgement
 from kedge.judging.known_calibration import held_to_known
@@ -103,6 +103,22 @@ def test_opinions_of_seeds_are_stored_and_given_back(misled, tmp_path):
     assert loaded.linked_pairs().keys == discovery.linked_pairs().keys
     assert discovery.seeds_frame()["opinion"].tolist() == discovery.seed_opinion_.tolist()
     assert json.loads((tmp_path / "run" / "run.json").read_text())["counts"]["pairs"] == len(discovery.pairs_)
+
+
+@pytest.mark.parametrize(
+    ("opinions", "set_aside", "said"),
+    [
+        (
+            ["agrees"] * 12 + ["contradicted"] * 3,
+            2,
+            "12 agree with what was found, 3 contradicted (2 of them set aside)",
+        ),
+        (["near", "agrees", "agrees"], 0, "2 agree with what was found, 1 near it"),
+        (["unknown"] * 1500, 0, "1,500 about which nothing is known"),
+    ],
+)
+def test_opinions_of_seeds_in_words(opinions, set_aside, said):
+    assert describe_opinions(opinions, set_aside) == said
 
 
 def test_where_the_map_failed_nothing_is_said_of_the_seeds(rotated):
@@ -362,7 +378,7 @@ def test_the_page_shows_found_pairs_first_and_seeds_apart(misled, tmp_path):
     seeds = page[page.index('<section id="seeds"') :]
     assert page.index('<section id="found"') < page.index('<section id="seeds"')
     assert f"<td><bdi>{x.keys[0]}</bdi></td><td><bdi>{x.keys[1]}</bdi></td><td>contradicted" in seeds
-    assert f"{15 - SWAPPED} agrees, {SWAPPED} contradicted" in seeds
+    assert f"{15 - SWAPPED} agree with what was found, {SWAPPED} contradicted" in seeds
 
 
 def test_the_page_shows_texts_where_a_store_has_them(rotated, tmp_path):

@@ -110,6 +110,7 @@ def test_false_verdicts_are_counted_among_those_that_could_be_false():
     assert list(summary) == groups
     assert summary["of words"]["runs"] == summary["shares"]["runs"] == 3
     json.dumps(summary)
+    assert summarise({})["all"]["false ok: pairs"] == "0 of 0"  # before the first run is done
 
 
 def test_every_kind_is_in_a_fair_sample_of_the_cases():

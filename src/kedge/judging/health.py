@@ -7,7 +7,7 @@ first, although the pairs as a whole are right.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any, Literal
@@ -22,10 +22,25 @@ OK, UNCERTAIN = 0.3, 0.15
 SEED_OPINIONS = ("agrees", "near", "contradicted", "unknown")
 """Of a seed: its partner was found; it is among the nearest; it is not; nothing can be said while the map is not ok."""
 
+_OPINIONS = dict(
+    zip(
+        SEED_OPINIONS,
+        ("agree with what was found", "near it", "contradicted", "about which nothing is known"),
+        strict=True,
+    )
+)
+
 
 def verdict_of(score: float) -> Verdict:
     """What a score comes to."""
     return "ok" if score >= OK else "uncertain" if score >= UNCERTAIN else "failed"
+
+
+def describe_opinions(opinions: Sequence[str], set_aside: int) -> str:
+    """How many seeds there is which of these opinions of, and how many were set aside."""
+    counts = {opinion: opinions.count(opinion) for opinion in SEED_OPINIONS}
+    said = ", ".join(f"{count:,} {_OPINIONS[opinion]}" for opinion, count in counts.items() if count)
+    return said + (f" ({set_aside:,} of them set aside)" if set_aside else "")
 
 
 def sentence(statement: object) -> str:
