@@ -107,6 +107,7 @@ def learn_findings(
         again = measure_confidence(problem, honest, guesses, seeds, judged, log.within("best"), disjoint=disjoint)
         confidence = max(confidence, again, key=_expected_right)
     seeds_found = confidence.unaided.partner[problem.seeds_x]
+    # The first reading may doubt a seed that a better one finds.
     suspects, contradicted = (mask & (seeds_found != problem.seeds_y) for mask in (suspects, contradicted))
     trusted, upheld = problem.without_seeds(suspects), problem.without_seeds(contradicted)
     tested = unused & ~suspects

@@ -19,16 +19,14 @@ Verdict = Literal["ok", "uncertain", "failed"]
 OK, UNCERTAIN = 0.3, 0.15
 """Minimum scores of the two better verdicts."""
 
-SEED_OPINIONS = ("agrees", "near", "contradicted", "unknown")
+_OPINIONS = {
+    "agrees": "agree with what was found",
+    "near": "near it",
+    "contradicted": "contradicted",
+    "unknown": "about which nothing is known",
+}
+SEED_OPINIONS = tuple(_OPINIONS)
 """Of a seed: its partner was found; it is among the nearest; it is not; nothing can be said while the map is not ok."""
-
-_OPINIONS = dict(
-    zip(
-        SEED_OPINIONS,
-        ("agree with what was found", "near it", "contradicted", "about which nothing is known"),
-        strict=True,
-    )
-)
 
 
 def verdict_of(score: float) -> Verdict:
