@@ -10,7 +10,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import asdict, fields
 from multiprocessing import get_context
 from pathlib import Path
@@ -51,25 +51,34 @@ def add_run_options(parser: argparse.ArgumentParser, states: int) -> None:
     parser.add_argument(
         "--out", type=Path, help="write every run as a line of JSON; runs that it already holds are not repeated"
     )
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no run after so many (no limit)")
 
 
 def run_cases(
     run: Callable[[Path, Any, str], dict[str, Any]], cases: Sequence[Any], arguments: argparse.Namespace
 ) -> dict[Any, dict[str, Any]]:
-    """The results of all cases, dataclasses of one kind, of which those in `--out` are not run again."""
-    kind = type(cases[0])
-    results = read_results(kind, arguments.out) if arguments.out and arguments.out.exists() else {}
-    cases = [case for case in cases if case not in results]
-    print(f"{len(cases)} runs to do, {len(results)} done before", flush=True)
+    """The results of the cases, dataclasses of one kind, of which those in `--out` are not run again; where `--minutes`
+    do not suffice, of some of them.
+    """
+    known = read_results(type(cases[0]), arguments.out) if arguments.out and arguments.out.exists() else {}
+    results = {case: known[case] for case in cases if case in known}
+    left = iter([case for case in cases if case not in results])
+    print(f"{len(cases) - len(results)} runs to do, {len(results)} done before", flush=True)
+    until = time.monotonic() + 60 * arguments.minutes
     threads = int(os.environ.get("OMP_NUM_THREADS", 2))
+    running: dict[Future[dict[str, Any]], Any] = {}
     with ProcessPoolExecutor(arguments.jobs, get_context("spawn"), torch.set_num_threads, (threads,)) as pool:
-        waiting = {pool.submit(run, arguments.data, case, arguments.device): case for case in cases}
-        for done in as_completed(waiting):
-            results[waiting[done]] = done.result()
-            if arguments.out:
-                with arguments.out.open("a") as file:
-                    file.write(json.dumps(asdict(waiting[done]) | done.result()) + "\n")
-    return results
+        while True:
+            while len(running) < arguments.jobs and time.monotonic() < until and (case := next(left, None)):
+                running[pool.submit(run, arguments.data, case, arguments.device)] = case
+            if not running:
+                return results
+            for done in wait(running, return_when=FIRST_COMPLETED).done:
+                case = running.pop(done)
+                results[case] = done.result()
+                if arguments.out:
+                    with arguments.out.open("a") as file:
+                        file.write(json.dumps(asdict(case) | results[case]) + "\n")
 
 
 def read_results(kind: type, path: Path) -> dict[Any, dict[str, Any]]:

@@ -2,20 +2,23 @@
 
     python benchmarks/verdicts.py --data DIR --jobs 8 --out verdicts.jsonl --json verdicts.json   all; an hour or so
     python benchmarks/verdicts.py --data DIR --pairs easy --kinds noise symmetric                 a few; minutes
-    python benchmarks/verdicts.py --data DIR --rows 1000 --axes 100                               all, but smaller
+    python benchmarks/verdicts.py --data DIR --rows 600 --axes 64 --out small.jsonl --minutes 6   a part of smaller ones
+
+Cases are in random order: whatever part of them is done is a fair sample, and the same command goes on with the rest.
 
 Real spaces of 1,500 rows each that share a part of their items, with seeds and without; wrong seeds; the signs of real
 spaces alone; noise; spaces that are symmetric; spaces with a half of garbage. The map is *right* if unseen items, once
 translated, find their counterparts among as many with at least half the mean reciprocal rank that a run reaches which
 was given all true pairs of as many rows; where there are no unseen items, if at least half of the rows that have a
 counterpart get it. Pairs are right if at least half of those that are listed are, and a lexicon if at least half of its
-translations are, of rows that have a counterpart: what is acceptable for others is not known.
+translations are, of rows that have a counterpart: what is acceptable for others is not known. An ok that is false is
+counted among the runs that are not right, and these stand beside it. The calibration error is that of all listed pairs
+of a group together; beside it, the mean over its runs that list at least 20.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -31,6 +34,7 @@ from setting import (
     add_data_option,
     add_run_options,
     auroc,
+    describe_machine,
     markdown_header,
     markdown_row,
     new_parser,
@@ -45,6 +49,10 @@ MIN_PROBABLE = 0.5
 SHARES, SEEDS = (0.0, 0.05, 0.1, 0.3, 0.5, 1.0), (0, 3, 15, 100)
 PAIRS = ("easy", "medium", "vit", "texts", "sentences")
 KINDS = ("shares", "wrong", "signs", "noise", "symmetric", "garbage")
+OF = {"easy": "words", "medium": "words", "vit": "images", "texts": "texts", "sentences": "texts"}
+USES = ("searching", "pairs", "lexicon")
+MIN_LISTED = 20
+KEPT = (*USES, "reason", "overlap", "shared", "reached", "possible", "listed", "right", "recall", "confidence")
 HALF = 0.5
 
 
@@ -74,12 +82,15 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write all runs and the summary to this file")
     add_run_options(parser, states=1)
     arguments = parser.parse_args()
-    results = run_cases(run, grid(arguments), arguments)
+    cases = grid(arguments)
+    results = run_cases(run, cases, arguments)
     summary = summarise(results)
+    print(f"{len(results)} of {len(cases)} cases, {describe_machine(arguments.device)}\n")
     report(results, summary)
     if arguments.json:
-        runs = [asdict(case) | result for case, result in results.items()]
-        write_json(arguments.json, {"summary": summary, "runs": runs})
+        runs = [asdict(case) | {name: result[name] for name in KEPT} for case, result in results.items()]
+        about = {"machine": describe_machine(arguments.device), "cases": len(cases)}
+        write_json(arguments.json, about | {"summary": summary, "runs": runs})
 
 
 def grid(arguments: Any) -> list[Case]:
@@ -106,7 +117,7 @@ def grid(arguments: Any) -> list[Case]:
                 for name in GARBAGE
                 for seeds in (15, 100, 0)
             ]
-    order = np.random.default_rng(0).permutation(len(cases))  # whatever part of them is done is a fair sample
+    order = np.random.default_rng(0).permutation(len(cases))
     return [replace(cases[place], rows=arguments.rows, axes=arguments.axes) for place in order]
 
 
@@ -163,9 +174,9 @@ def run(data: Path, case: Case, device: str) -> dict[str, Any]:
         all_known = replace(case, kind=kind, share=1.0, seeds=case.rows)
         reached, possible = unseen_mrr(discovery, *spaces.unseen), _possible(data, all_known, device)
     return {
-        "map": (health.map.score, health.map.verdict),
+        "searching": (health.searching.score, health.searching.verdict),
         "pairs": (health.pairs.score, health.pairs.verdict),
-        "reason": health.map.reason,
+        "reason": health.searching.reason,
         "overlap": [(side.estimate, side.low, side.high) for side in (health.overlap.x, health.overlap.y)],
         "shared": [float((spaces.truth >= 0).sum() / len(side)) for side in (spaces.x, spaces.y)],
         "reached": reached,
@@ -207,45 +218,48 @@ def unseen_mrr(discovery: AnchorDiscovery, x: Matrix, y: Matrix) -> float:
 
 
 def summarise(results: dict[Case, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """What the answers were worth, by kind of case and over all."""
-    kinds = [kind for kind in KINDS if any(case.kind == kind for case in results)]
-    return {
-        kind: _figures([result for case, result in results.items() if kind in (case.kind, "all")])
-        for kind in [*kinds, "all"]
-    }
+    """What the answers were worth, by group of cases and over all."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for case, result in sorted(results.items(), key=lambda item: KINDS.index(item[0].kind)):
+        names = [case.kind]
+        if case.kind == "shares":
+            names += [f"of {OF.get(case.name, case.name)}", f"of share {case.share:g}", f"of {case.seeds} seeds"]
+        for name in names:
+            groups.setdefault(name, []).append(result)
+    ordered = sorted(groups, key=lambda name: (name.startswith("of "), name if name.startswith("of ") else ""))
+    return {name: _figures(groups[name]) for name in ordered} | {"all": _figures(list(results.values()))}
 
 
 def _figures(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    wrong = [run for run in runs if not run["map_right"]]
-    right = [run for run in runs if run["map_right"]]
-    listing = [run for run in runs if run["listed"] >= 20]
-    errors = [calibration_error(np.asarray(run["reliability"])) for run in listing]
+    right, wrong = ([run for run in runs if run["map_right"] == so] for so in (True, False))
+    listing = [np.asarray(run["reliability"]) for run in runs if run["listed"] >= MIN_LISTED]
+    both = right and wrong
     return {
         "runs": len(runs),
-        "right maps": len(right),
-        "false ok: map": _count(run["map"][1] == "ok" for run in wrong),
-        "false failed: map": _count(run["map"][1] == "failed" for run in right),
-        "false ok: pairs": _count(run["pairs"][1] == "ok" and run["right"] < HALF * run["listed"] for run in runs),
-        "false ok: lexicon": _count(_false_lexicon(run) for run in runs),
-        "AUROC": auroc([run["map"][0] for run in right], [run["map"][0] for run in wrong]) if right and wrong else None,
-        "intervals that hold": float(np.mean([_holds(run) for run in runs])),
-        "mean width": float(np.mean([run["overlap"][0][2] - run["overlap"][0][1] for run in runs])),
-        "calibration error": float(np.mean(errors)) if errors else None,
-        "within .05": float(np.mean(np.array(errors) <= 0.05)) if errors else None,
+        **{f"false ok: {use}": _false(runs, use, "ok") for use in USES},
+        "false failed: searching": _false(runs, "searching", "failed"),
+        "AUROC": auroc(*([run["searching"][0] for run in some] for some in (right, wrong))) if both else None,
+        "intervals that hold": f"{sum(map(_holds, runs))} of {len(runs)}",
+        "mean width": float(np.mean([run["overlap"][0][2] - run["overlap"][0][1] for run in runs])) if runs else None,
+        "pairs": int(sum(table[0].sum() for table in listing)),
+        "calibration error": calibration_error(np.sum(listing, axis=0)) if listing else None,
+        "of one run": float(np.mean([calibration_error(table) for table in listing])) if listing else None,
         "recall": float(np.mean([run["recall"] for run in right])) if right else None,
     }
 
 
-def _false_lexicon(run: dict[str, Any]) -> bool:
-    """Whether a lexicon is called ok that is mostly wrong; of noise, whether it is called ok at all."""
-    _, verdict, listed, right = run["lexicon"]
-    if not any(run["shared"]):
-        return verdict == "ok" and not run["map_right"]
-    return verdict == "ok" and (right < HALF * listed if listed else not run["map_right"])
+def _false(runs: list[dict[str, Any]], use: str, verdict: str) -> str:
+    """How many of the runs that are wrong for a use are called ok for it, or of those that are right, failed."""
+    some = [run for run in runs if _is_right(run, use) == (verdict == "failed")]
+    return f"{sum(run[use][1] == verdict for run in some)} of {len(some)}"
 
 
-def _count(events: Iterable[bool]) -> int:
-    return sum(map(bool, events))
+def _is_right(run: dict[str, Any], use: str) -> bool:
+    """Whether the result serves a use; a lexicon does if the map does, where no listed translation can be checked."""
+    listed, right = {"pairs": (run["listed"], run["right"]), "lexicon": run["lexicon"][2:]}.get(use, (0, 0))
+    if use == "pairs" or listed:
+        return bool(listed and right >= HALF * listed)
+    return bool(run["map_right"])
 
 
 def _holds(run: dict[str, Any]) -> bool:
@@ -256,31 +270,29 @@ def _holds(run: dict[str, Any]) -> bool:
 
 def report(results: dict[Case, dict[str, Any]], summary: dict[str, dict[str, Any]]) -> None:
     """Two tables: every run, and what the answers were worth."""
-    columns = ("spaces", "share", "seeds", "map", "score", "reached", "possible", "overlap", "listed", "right", "said")
+    columns = ("spaces", "share", "seeds", *USES, "reached", "possible", "overlap", "listed", "right", "said")
     print(markdown_header(columns))
     for case, result in sorted(results.items(), key=lambda item: str(item[0])):
         right = result["right"] / result["listed"] if result["listed"] else None
-        print(
-            markdown_row(
-                (
-                    f"{case.kind}: {case.name}",
-                    f"{result['shared'][0]:.2f}",
-                    str(case.seeds),
-                    result["map"][1] + (" (right)" if result["map_right"] else ""),
-                    *(f"{number:.2f}" for number in (result["map"][0], result["reached"], result["possible"])),
-                    _interval(*result["overlap"][0]) + ("" if _holds(result) else " misses"),
-                    str(result["listed"]),
-                    *map(_shown, (right, result["confidence"])),
-                )
-            )
-        )
-    print(f"\n{markdown_header(('kind', *summary['all']))}")
-    for kind, figures in summary.items():
-        print(markdown_row((kind, *map(_shown, figures.values()))))
+        cells = [f"{case.kind}: {case.name}", f"{result['shared'][0]:.2f}", str(case.seeds)]
+        for use in USES:
+            score, verdict = result[use][:2]
+            cells.append(f"{verdict} ({score:.2f})" + (" FALSE" if _misleads(result, use) else ""))
+        overlap = _interval(*result["overlap"][0]) + ("" if _holds(result) else " misses")
+        cells += [f"{result['reached']:.2f}", f"{result['possible']:.2f}", overlap, str(result["listed"])]
+        print(markdown_row([*cells, *map(_shown, (right, result["confidence"]))]))
+    print(f"\n{markdown_header(('group', *summary['all']))}")
+    for group, figures in summary.items():
+        print(markdown_row((group, *map(_shown, figures.values()))))
 
 
-def _shown(figure: float | None) -> str:
-    return "-" if figure is None else str(figure) if isinstance(figure, int) else f"{figure:.3f}"
+def _misleads(run: dict[str, Any], use: str) -> bool:
+    """Whether a verdict says the opposite of what is so."""
+    return bool(run[use][1] == ("failed" if _is_right(run, use) else "ok"))
+
+
+def _shown(figure: float | str | None) -> str:
+    return "-" if figure is None else f"{figure:.3f}" if isinstance(figure, float) else str(figure)
 
 
 def _interval(estimate: float | None, low: float, high: float) -> str:

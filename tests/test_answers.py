@@ -13,9 +13,9 @@ import torch
 import kedge
 from kedge import AnchorDiscovery
 from kedge.cli.main import main
-from kedge.judging.answers import answer_searching
+from kedge.judging.answers import answer_pairs, answer_searching
 from kedge.judging.confidence import Confidence
-from kedge.judging.health import Answer
+from kedge.judging.health import Answer, Interval, Overlap, describe_opinions
 from kedge.judging.isolation import Isolation
 from kedge.judging.judge import Judgement
 from kedge.judging.known_calibration import held_to_known
@@ -80,6 +80,18 @@ def test_a_contradicted_seed_carries_its_certainty_into_nothing(misled):
     assert {(key, key) for key in x.keys[:SWAPPED]} <= set(discovery.pair_keys_)  # which is a finding
 
 
+def test_a_seed_that_is_found_after_all_is_not_set_aside(rotated, monkeypatch):
+    """The first reading may doubt what the next one finds: "agrees, set aside" was said of one seed, and counted."""
+    from kedge.estimators import findings
+
+    monkeypatch.setattr(findings, "suspect_seeds", lambda problem, _: problem.seeds_x < 3)
+    x, y = rotated(n=300, noise=0.02)
+    seeds = [(0, 1), *((row, row) for row in range(2, 15))]
+    discovery = AnchorDiscovery(n_anchors=20, device="cpu").fit(x, y, seeds)
+    assert discovery.seed_opinion_.tolist() == ["contradicted"] + ["agrees"] * 13
+    assert discovery.seed_is_suspect_.tolist() == [True] + [False] * 13
+
+
 def test_opinions_of_seeds_are_stored_and_given_back(misled, tmp_path):
     discovery, _, _ = misled
     discovery.save(tmp_path / "run")
@@ -91,6 +103,22 @@ def test_opinions_of_seeds_are_stored_and_given_back(misled, tmp_path):
     assert loaded.linked_pairs().keys == discovery.linked_pairs().keys
     assert discovery.seeds_frame()["opinion"].tolist() == discovery.seed_opinion_.tolist()
     assert json.loads((tmp_path / "run" / "run.json").read_text())["counts"]["pairs"] == len(discovery.pairs_)
+
+
+@pytest.mark.parametrize(
+    ("opinions", "set_aside", "said"),
+    [
+        (
+            ["agrees"] * 12 + ["contradicted"] * 3,
+            2,
+            "12 agree with what was found, 3 contradicted (2 of them set aside)",
+        ),
+        (["near", "agrees", "agrees"], 0, "2 agree with what was found, 1 near it"),
+        (["unknown"] * 1500, 0, "1,500 about which nothing is known"),
+    ],
+)
+def test_opinions_of_seeds_in_words(opinions, set_aside, said):
+    assert describe_opinions(opinions, set_aside) == said
 
 
 def test_where_the_map_failed_nothing_is_said_of_the_seeds(rotated):
@@ -160,10 +188,12 @@ def test_many_known_pairs_are_partly_kept_from_the_search():
 # -- verdicts are for a use -----------------------------------------------------------------------
 
 
+RECOGNISED = Recognition(500.0, 10.0, 1000, 1000)
+
+
 def judgement(verdict="ok", score=1.0, significant=True):
-    recognition = Recognition(500.0, 10.0, 1000, 1000)
     return Judgement(
-        Answer(score, verdict, "Why.", "What."), recognition, 0.0, significant, None, None, NOTHING_ISOLATED
+        Answer(score, verdict, "Why.", "What."), RECOGNISED, 0.0, significant, None, None, NOTHING_ISOLATED
     )
 
 
@@ -177,7 +207,7 @@ def chosen(mrr, overlap, tested=100, by_known=True):
 )
 @pytest.mark.parametrize("judged", ["ok", "failed"])
 def test_held_out_known_pairs_decide_about_searching(mrr, overlap, verdict, judged):
-    answer = answer_searching(judgement(judged), chosen(mrr, overlap))
+    answer = answer_searching(judgement(judged), chosen(mrr, overlap), RECOGNISED)
     assert answer.verdict == verdict
     assert answer.basis == "100 held-out known pairs"
     assert f"MRR {mrr:.2f}" in answer.reason
@@ -186,14 +216,52 @@ def test_held_out_known_pairs_decide_about_searching(mrr, overlap, verdict, judg
 
 def test_found_pairs_make_a_verdict_worse_and_never_better():
     good, bad = chosen(0.9, 0.7, by_known=False), chosen(0.17, 0.1, by_known=False)
-    assert answer_searching(judgement("ok"), good).verdict == "ok"
-    assert answer_searching(judgement("ok"), bad).verdict == "failed"
-    failed = answer_searching(judgement("failed", 0.1, significant=False), good)
+    assert answer_searching(judgement("ok"), good, RECOGNISED).verdict == "ok"
+    assert answer_searching(judgement("ok"), bad, RECOGNISED).verdict == "failed"
+    failed = answer_searching(judgement("failed", 0.1, significant=False), good, RECOGNISED)
     assert (failed.verdict, failed.score, failed.reason) == ("failed", 0.1, "Why.")
-    unmeasured = answer_searching(judgement("ok"), chosen(None, None, tested=0, by_known=False))
+    unmeasured = answer_searching(judgement("ok"), chosen(None, None, tested=0, by_known=False), RECOGNISED)
     assert (unmeasured.verdict, unmeasured.basis) == ("ok", "recognition")
     starts = replace(judgement("ok", 0.4, significant=False), closeness=0.5, agreement=0.4)
-    assert answer_searching(starts, chosen(None, None, 0, by_known=False)).basis == "random starts"
+    assert answer_searching(starts, chosen(None, None, 0, by_known=False), RECOGNISED).basis == "random starts"
+
+
+@pytest.mark.parametrize(
+    ("recognised", "said"),
+    [
+        (Recognition(900.0, 10.0, 2000, 3000), "About 45% of 2,000 rows of X recognise their counterpart."),
+        (Recognition(900.0, 10.0, 3000, 2000), "About 45% of 2,000 rows of Y recognise their counterpart."),
+        (
+            Recognition(100.0, 10.0, 2000, 2000),  # by known pairs; the judge saw half of the rows recognise another
+            "About 50% of 2,000 rows of X recognise their counterpart or a row much like it.",
+        ),
+    ],
+)
+def test_searching_and_pairs_do_not_contradict_each_other(recognised, said):
+    """They said that 48 % of the rows recognise their counterpart, and that 0 % do; and called rows of Y rows of X."""
+    answer = answer_searching(judgement("ok"), chosen(None, None, tested=0, by_known=False), recognised)
+    assert answer.reason == said
+
+
+@pytest.mark.parametrize(
+    ("shared", "said"),
+    [
+        (Interval(0.1, 0.05, 0.2), "the two share few items (about 10%, between 5 and 20% of Y's)"),
+        (Interval(None, 0.2, 1.0), "the two share an unknown part of their items (at least 20% of Y's)"),
+        (Interval(None, 0.0, 1.0), "the two share an unknown part of their items"),
+    ],
+)
+def test_what_is_shared_is_said_of_the_smaller_space(shared, said):
+    """Of 3,000 rows of X at most a third can be in Y: that is not few."""
+    rows = torch.arange(1000)
+    match = Match(torch.arange(3000) % 1000, torch.ones(3000), torch.zeros(3000), torch.zeros(1000))
+    recognition = Recognition(50.0, 5.0, 3000, 1000)
+    problem = Problem(torch.zeros(3000, 2), torch.zeros(1000, 2), rows[:5], rows[:5], DEFAULT_BUDGET)
+    confidence = Confidence(match, np.zeros(3000), 0.0, match, recognition, 1.0, NOTHING_ISOLATED, None)
+    overlap = Overlap(Interval(None, 0.0, 1 / 3), shared)
+    found = np.full(20, 0.6, dtype=np.float32)
+    answer = answer_pairs(problem, judgement("ok"), confidence, found, overlap, 5, disjoint=False)
+    assert f"of all other rows of Y recognise their counterpart: {said}, or several rows of Y" in answer.reason
 
 
 def test_known_rows_alone_do_not_make_a_map_to_search_with(only_known, tmp_path, capsys):
@@ -310,7 +378,7 @@ def test_the_page_shows_found_pairs_first_and_seeds_apart(misled, tmp_path):
     seeds = page[page.index('<section id="seeds"') :]
     assert page.index('<section id="found"') < page.index('<section id="seeds"')
     assert f"<td><bdi>{x.keys[0]}</bdi></td><td><bdi>{x.keys[1]}</bdi></td><td>contradicted" in seeds
-    assert f"{15 - SWAPPED} agrees, {SWAPPED} contradicted" in seeds
+    assert f"{15 - SWAPPED} agree with what was found, {SWAPPED} contradicted" in seeds
 
 
 def test_the_page_shows_texts_where_a_store_has_them(rotated, tmp_path):

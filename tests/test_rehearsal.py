@@ -278,7 +278,7 @@ def test_an_estimate_says_what_it_is_worth(turned):
     assert result.lowest() is None
     small = copy(discovery)
     small.map_scores_ = {name: scores | {"mrr": None} for name, scores in discovery.map_scores_.items()}
-    assert "too few pairs to hold some out" in rehearse(small, x, y, device="cpu").held_out.caveat
+    assert "too few certain pairs to hold some out" in rehearse(small, x, y, device="cpu").held_out.caveat
 
 
 # -- what is refused -------------------------------------------------------------------------------

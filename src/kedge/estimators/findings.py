@@ -106,15 +106,16 @@ def learn_findings(
         honest = cross_fitted(problem, rows_x, rows_y, generator, candidates=candidates)
         again = measure_confidence(problem, honest, guesses, seeds, judged, log.within("best"), disjoint=disjoint)
         confidence = max(confidence, again, key=_expected_right)
+    seeds_found = confidence.unaided.partner[problem.seeds_x]
+    # The first reading may doubt a seed that a better one finds.
+    suspects, contradicted = (mask & (seeds_found != problem.seeds_y) for mask in (suspects, contradicted))
+    trusted, upheld = problem.without_seeds(suspects), problem.without_seeds(contradicted)
     tested = unused & ~suspects
     testing = trusted
     if bool(tested.any()):  # few seeds, and those that the search began with, are too good to be held to
         testing = problem.without_seeds(~tested)
         confidence = held_to_known(confidence, testing)
     tested = tested[~suspects]
-    seeds_found = confidence.unaided.partner[problem.seeds_x]
-    contradicted &= seeds_found != problem.seeds_y
-    upheld = problem.without_seeds(contradicted)
     pairs = _probable_pairs(upheld, confidence, min_confidence)
 
     rows_x, rows_y, known = _to_learn_from(trusted, confidence)

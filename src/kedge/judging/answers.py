@@ -11,12 +11,15 @@ from kedge.judging.confidence import Confidence
 from kedge.judging.health import OK, Answer, Health, Interval, Overlap, Verdict, verdict_of
 from kedge.judging.judge import RECOGNISED_SCALE, Judgement
 from kedge.judging.overlap import estimate_overlap
+from kedge.judging.recognition import Recognition
 from kedge.matching import Problem
 from kedge.models.maps.choosing import ENOUGH_KNOWN, Centers, ChosenMap, choose_map
 from kedge.solving.alignment import Alignment
 
 # An overlap that is surely below this is said to be small.
 _FEW = 0.5
+# Where known pairs leave less than this of what is recognised, the rest recognises twins.
+_TWINS = 0.5
 # Known partners that rank so high, on average, by maps that had not seen them: by chance it would be a hundredth.
 _RANK = 0.1
 # A search serves if a row's partner is the first or second answer, or if half of the ten nearest are the partner's.
@@ -63,16 +66,17 @@ def answer_all(
     tested by; `found` (p,) are confidences.
     """
     overlap = _overlap(trusted, testing, confidence, disjoint=disjoint)
-    searching = answer_searching(judged, forward)
-    pairs = _answer_pairs(trusted, judged, confidence, found, overlap, seeds, disjoint=disjoint)
+    searching = answer_searching(judged, forward, confidence.recognition)
+    pairs = answer_pairs(trusted, judged, confidence, found, overlap, seeds, disjoint=disjoint)
     recognised, mutual = confidence.recognition.share, alignment.match.mutual_share
     return Health(searching, pairs, overlap, recognised, judged.closeness, judged.agreement, mutual)
 
 
-def answer_searching(judged: Judgement, chosen: ChosenMap) -> Answer:
+def answer_searching(judged: Judgement, chosen: ChosenMap, recognition: Recognition) -> Answer:
     """Whether one can search with a map: as measured on known pairs, if there are enough; otherwise as judged.
 
-    What is measured on found pairs, which are the easy ones, cannot make the judgement better, only worse.
+    What is measured on found pairs, which are the easy ones, cannot make the judgement better, only worse. The
+    `recognition` is what pairs are answered by, of all rows: one figure for one thing.
     """
     answer, measured = judged.answer, _describe_search(chosen)
     score = max(chosen.mrr or 0.0, chosen.overlap or 0.0)
@@ -83,9 +87,9 @@ def answer_searching(judged: Judgement, chosen: ChosenMap) -> Answer:
         )
     reason, basis = answer.reason, "too few rows" if judged.closeness is None else "random starts"
     if judged.significant:
-        basis, seen = "recognition", judged.recognition
+        basis = "recognition"
         if answer.verdict == "ok":
-            reason = f"About {seen.share:.0%} of {seen.rows_x:,} rows of X recognise their counterpart."
+            reason = _describe_recognised(judged.recognition, recognition)
     if answer.verdict != "ok":  # what was found says nothing
         return replace(answer, reason=reason, basis=basis)
     if chosen.mrr is None:
@@ -93,6 +97,19 @@ def answer_searching(judged: Judgement, chosen: ChosenMap) -> Answer:
     reason, basis = f"{reason} {measured}.", f"{basis}; {chosen.tested:,} held-out found pairs"
     score = answer.score if verdict == "ok" else min(score, answer.score)
     return Answer(score, verdict, reason, _SEARCH_ADVICE[verdict], basis)
+
+
+def _describe_recognised(judged: Recognition, recognition: Recognition) -> str:
+    """How many rows recognise their counterpart; known pairs may have shown that many of those recognise its twin."""
+    rows = f"{min(recognition.rows_x, recognition.rows_y):,} rows of {_smaller(recognition)}"
+    if recognition.share < _TWINS * judged.share:
+        return f"About {judged.share:.0%} of {rows} recognise their counterpart or a row much like it."
+    return f"About {recognition.share:.0%} of {rows} recognise their counterpart."
+
+
+def _smaller(recognition: Recognition) -> str:
+    """The space whose rows shares are of."""
+    return "X" if recognition.rows_x <= recognition.rows_y else "Y"
 
 
 def _describe_search(chosen: ChosenMap) -> str:
@@ -104,7 +121,7 @@ def _describe_search(chosen: ChosenMap) -> str:
     )
 
 
-def _answer_pairs(
+def answer_pairs(
     trusted: Problem,
     judged: Judgement,
     confidence: Confidence,
@@ -124,8 +141,10 @@ def _answer_pairs(
     counted = f"{len(found):,} pairs found" + (f" besides the {seeds:,} seeds" if seeds else "")
     right = f", about {found.mean():.0%} of them right" if len(found) else ""
     others = "other rows" if seeds else "rows"
+    if recognition.rows_x != recognition.rows_y:
+        others += f" of {_smaller(recognition)}"
     recognised = f"about {share:.0%} of all {others} recognise their counterpart"
-    few = f"the two share {'few' if overlap.x.high < _FEW else 'an unknown part of their'} items ({overlap.x} of X's)"
+    few = _describe_few(overlap.x if _smaller(recognition) == "X" else overlap.y, _smaller(recognition))
     if disjoint:
         reason = f"{counted}; none are looked for: the spaces were said to have nothing in common."
         return Answer(score, verdict, reason, "Omit --disjoint if they may share items after all.", "what was said")
@@ -141,6 +160,13 @@ def _answer_pairs(
         reason = f"{counted}{right}; {recognised}: {few}, or several rows of Y fit equally well."
         advice = "Use the map, which needs no pairs; look at the pairs that are listed before you use them."
     return Answer(score, verdict, f"{reason} {confidence.isolation}".strip(), advice, "recognition")
+
+
+def _describe_few(shared: Interval, smaller: str) -> str:
+    """How much the two share, by what is shared of the smaller space."""
+    amount = "few" if shared.high < _FEW else "an unknown part of their"
+    known = "" if str(shared) == "unknown" else f" ({shared} of {smaller}'s)"
+    return f"the two share {amount} items{known}"
 
 
 def _recognised_seeds(trusted: Problem, confidence: Confidence) -> int:

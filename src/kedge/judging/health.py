@@ -7,7 +7,7 @@ first, although the pairs as a whole are right.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any, Literal
@@ -19,13 +19,26 @@ Verdict = Literal["ok", "uncertain", "failed"]
 OK, UNCERTAIN = 0.3, 0.15
 """Minimum scores of the two better verdicts."""
 
-SEED_OPINIONS = ("agrees", "near", "contradicted", "unknown")
+_OPINIONS = {
+    "agrees": "agree with what was found",
+    "near": "near it",
+    "contradicted": "contradicted",
+    "unknown": "about which nothing is known",
+}
+SEED_OPINIONS = tuple(_OPINIONS)
 """Of a seed: its partner was found; it is among the nearest; it is not; nothing can be said while the map is not ok."""
 
 
 def verdict_of(score: float) -> Verdict:
     """What a score comes to."""
     return "ok" if score >= OK else "uncertain" if score >= UNCERTAIN else "failed"
+
+
+def describe_opinions(opinions: Sequence[str], set_aside: int) -> str:
+    """How many seeds there is which of these opinions of, and how many were set aside."""
+    counts = {opinion: opinions.count(opinion) for opinion in SEED_OPINIONS}
+    said = ", ".join(f"{count:,} {_OPINIONS[opinion]}" for opinion, count in counts.items() if count)
+    return said + (f" ({set_aside:,} of them set aside)" if set_aside else "")
 
 
 def sentence(statement: object) -> str:

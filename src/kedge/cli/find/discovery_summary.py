@@ -7,17 +7,11 @@ from typing import Any, NamedTuple
 
 from kedge.cli.output import kedge_command, print_health, print_json, print_line, warn
 from kedge.estimators import AnchorDiscovery
-from kedge.judging.health import SEED_OPINIONS, Answer
+from kedge.judging.health import SEED_OPINIONS, Answer, describe_opinions
 from kedge.models.query_map import ONE_MAP, QueryTranslation
 from kedge.spaces import Embeddings
 
 _PAIRS_SHOWN, _SEEDS_SHOWN = 5, 10
-_OPINIONS_SHOWN = {
-    "agrees": "agree with what was found",
-    "near": "near it",
-    "contradicted": "contradicted",
-    "unknown": "about which nothing is known",
-}
 
 
 def required_answer(discovery: AnchorDiscovery, arguments: argparse.Namespace) -> Answer:
@@ -112,7 +106,7 @@ def _same_ids(x: Embeddings, y: Embeddings) -> int:
 def _describe_map(discovery: AnchorDiscovery) -> str:
     """Which map `kedge translate` uses."""
     kind, mrr = (discovery.map_scores_["map"][name] for name in ("kind", "mrr"))
-    return f"map: {kind}" + ("; too few pairs to hold some out and try it on them" if mrr is None else "")
+    return f"map: {kind}" + ("; too few pairs are certain to hold some out and try it on them" if mrr is None else "")
 
 
 def _describe_queries(queries: QueryTranslation) -> str:
@@ -181,10 +175,8 @@ def _print_seeds(discovery: AnchorDiscovery) -> None:
     """What the run thinks of the seeds, for people, and of which it thinks otherwise."""
     if not len(discovery.seeds_):
         return
-    counts = _count_opinions(discovery)
-    said = [f"{counts[opinion]} {words}" for opinion, words in _OPINIONS_SHOWN.items() if counts[opinion]]
-    aside = f" ({counts['set_aside']} of them set aside)" if counts["set_aside"] else ""
-    print_line(f"seeds: {', '.join(said)}{aside}")
+    set_aside = int(discovery.seed_is_suspect_.sum())
+    print_line(f"seeds: {describe_opinions(discovery.seed_opinion_.tolist(), set_aside)}")
     doubtful = _doubtful_seeds(discovery)
     for seed in doubtful[:_SEEDS_SHOWN]:
         print_line(f"  {seed.x} = {seed.y}: {seed.opinion}, rank {seed.rank:g} (found: {seed.found})")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kedge.estimators import AnchorDiscovery
-from kedge.judging.health import SEED_OPINIONS
+from kedge.judging.health import describe_opinions
 from kedge.report.page.row_texts import RowTexts
 
 _MAX_ROWS = 100
@@ -13,7 +13,7 @@ _MAX_ROWS = 100
 
 def seed_words(discovery: AnchorDiscovery, texts: RowTexts) -> dict[str, Any]:
     """For the template: how many seeds the run has which opinion of, and a table, the most doubtful first."""
-    opinions = discovery.seed_opinion_.tolist()
+    opinions, set_aside = discovery.seed_opinion_.tolist(), int(discovery.seed_is_suspect_.sum())
     seeds = zip(
         discovery.seed_keys_,
         opinions,
@@ -24,8 +24,8 @@ def seed_words(discovery: AnchorDiscovery, texts: RowTexts) -> dict[str, Any]:
     )
     doubtful = sorted(seeds, key=lambda seed: -seed[2])
     return {
-        "counts": [(opinion, opinions.count(opinion)) for opinion in SEED_OPINIONS if opinion in opinions],
-        "set_aside": int(discovery.seed_is_suspect_.sum()),
+        "opinions": describe_opinions(opinions, set_aside),
+        "set_aside": set_aside,
         "rows": [
             {
                 "x": texts.of("x", str(left)) or left,

@@ -184,7 +184,7 @@ def _held_out(discovery: AnchorDiscovery) -> Estimate:
     measured = None not in (forward.mrr, forward.overlap, back.mrr, back.overlap)
     map_is_ok = discovery.health_.map.verdict == "ok"
     if not measured:
-        caveat = "The discovery had too few pairs to hold some out: without known pairs nothing can be said."
+        caveat = "The discovery had too few certain pairs to hold some out: without known pairs nothing can be said."
     elif trusted >= ENOUGH_KNOWN:
         caveat = "Measured by the discovery on seeds that it held out."
     elif map_is_ok:
