@@ -1,8 +1,8 @@
 """How many rows does it take, where little or nothing is shared? What `kedge check` says of two files comes from here.
 
-    python benchmarks/rows_needed.py --data DIR --pairs sentences --rows 5000 12500 --device cuda --out rows-needed.jsonl
-    python benchmarks/rows_needed.py --data DIR --pairs easy texts texts-fr vit --rows 3800 --device cuda
-    python benchmarks/rows_needed.py --data DIR --pairs easy texts texts-fr vit --rows 4000 --share 0.5 --device cuda
+    python benchmarks/rows_needed.py --data DIR --pairs sentences --rows 5000 12500 --device cuda --out FILE
+    ... --pairs easy texts texts-fr vit --rows 3800
+    ... --pairs easy medium texts texts-fr vit --rows 3900 --share 0.5
 
 The runs of `disjoint.py`: two sets of items of so many rows each that share so many of them, and so many seeds besides;
 the map is tried on 2,000 items that neither side has seen. *Reached* is the share of them that is brought to its
