@@ -239,11 +239,12 @@ def test_check_says_how_many_seeds_are_advisable(folder, capsys):
         "if equal keys mean the same things, give them as seeds",
         "Searching: OK. ",
         "advice: no seeds are needed",
+        "with 15 seeds, nothing else needs to be in both if you can give 3,000 rows per side, and half of the items",
         "caution: fewer than 10 rows per dimension (in X)",
     ):
         assert expected in output
     result = run_json(capsys, "check", *files)
-    assert set(result) == {"x", "y", "equal_keys", "health", "advisable_seeds", "advice", "seconds"}
+    assert set(result) == {"x", "y", "equal_keys", "health", "advisable_seeds", "advice", "rows_needed", "seconds"}
     assert result["x"] == {"file": str(files[0]), "rows": 2000, "dimensions": 300, "rows_per_dimension": 6.67}
     assert (result["equal_keys"], result["advisable_seeds"], result["health"]["searching"]["verdict"]) == (
         2000,

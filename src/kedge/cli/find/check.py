@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from kedge.cli.arguments import add_command, add_device, add_random_state, add_spaces, positive
+from kedge.cli.find.rows_needed import advice_on_rows, rows_needed
 
 if TYPE_CHECKING:
     from kedge.judging.health import Health
@@ -68,7 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
         seeds, answer = None, "too few rows to say; give more of both spaces"
     else:
         seeds, answer = _ADVICE[health.map.verdict]
-    advice = [answer, *_cautions(x, y)]
+    rows, dimensions = min(len(x), len(y)), min(x.dim, y.dim)
+    advice = [answer, advice_on_rows(rows, dimensions), *_cautions(x, y)]
     described = {
         "x": _describe(x),
         "y": _describe(y),
@@ -76,6 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
         "health": health,
         "advisable_seeds": seeds,
         "advice": "; ".join(advice),
+        "rows_needed": {"nothing_shared": rows_needed(0.0, dimensions), "half_shared": rows_needed(0.5, dimensions)},
         "seconds": round(time.perf_counter() - began, 2),
     }
     if arguments.json:
@@ -153,7 +156,7 @@ def _print_answer(described: dict[str, Any], advice: list[str], limit: int) -> N
     if described["health"]:
         print_line("one attempt without seeds:")
         print_health(described["health"])
-    first, *cautions = advice
+    first, *others = advice
     print_line(("advice", "bold"), f": {first}")
-    for caution in cautions:
-        print_line(caution)
+    for other in others:
+        print_line(other)

@@ -1,0 +1,64 @@
+"""How many rows per side it takes where two files share little: what was measured, for the dimensions at hand."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+SEEDS = 15
+ENOUGH = 0.6
+"""Of what all pairs reach: what every run reached from as many rows on as are called enough."""
+
+
+class Run(NamedTuple):
+    """Two spaces that share a part of their items, and `SEEDS` pairs besides.
+
+    `dimensions` are those of the space that has fewer; `reached` is the share of new items whose counterpart the map
+    brings first, in parts of what a rotation fitted to all pairs brings there.
+    """
+
+    pair: str
+    share: float
+    rows: int
+    dimensions: int
+    reached: float
+
+
+# By `benchmarks/rows_needed.py`, on one H200; the pairs are explained in the documentation's page on settings.
+RUNS = (
+    Run("sentences", 0.0, 5000, 384, 0.09),
+    Run("sentences", 0.0, 12500, 384, 0.62),
+    Run("texts", 0.0, 3800, 384, 0.76),
+    Run("texts-fr", 0.0, 3800, 384, 0.32),
+    Run("vit", 0.0, 3800, 128, 0.76),
+    Run("easy", 0.0, 3800, 100, 0.97),
+    Run("mobilenet", 0.5, 1200, 1024, 0.06),
+    Run("texts", 0.5, 4000, 384, 0.97),
+    Run("texts-fr", 0.5, 4000, 384, 0.91),
+    Run("medium", 0.5, 3900, 300, 0.86),
+    Run("vit", 0.5, 4000, 128, 0.92),
+    Run("easy", 0.5, 4000, 100, 1.0),
+)
+
+
+def rows_needed(share: float, dimensions: int) -> int:
+    """From how many rows per side on every run that shares so much reached enough, as many per dimension, in hundreds.
+
+    `dimensions` are those of the space that has fewer.
+    """
+    needed = float("inf")
+    for run in sorted((run for run in RUNS if run.share == share), key=lambda run: run.rows / run.dimensions)[::-1]:
+        if run.reached < ENOUGH:
+            break
+        needed = run.rows / run.dimensions
+    return 100 * round(needed * dimensions / 100)
+
+
+def advice_on_rows(rows: int, dimensions: int) -> str:
+    """What so many rows per side can do where little is shared, in one sentence."""
+    nothing, half = (rows_needed(share, dimensions) for share in (0.0, 0.5))
+    if rows >= nothing:
+        return f"with {SEEDS} seeds, nothing else needs to be in both: you gave {rows:,} rows per side"
+    return (
+        f"with {SEEDS} seeds, nothing else needs to be in both if you can give {nothing:,} rows per side, and half of "
+        f"the items if you can give {half:,}; you gave {rows:,}"
+    )
