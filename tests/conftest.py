@@ -14,7 +14,8 @@ import postgres_server
 import pytest
 import torch
 
-from kedge import AnchorDiscovery, Embeddings, write_embeddings
+from kedge import AnchorDiscovery, CommonSpace, Embeddings, write_embeddings
+from kedge.cli.main import main
 from kedge.data import load_demo_words
 from kedge.spaces.pairs import write_table
 
@@ -127,6 +128,45 @@ def small_files(tmp_path_factory) -> list[str]:
         write_embeddings(Embeddings(keys, vectors), path / name)
     write_table(path / "seeds.tsv", ("x", "y"), [(key, key) for key in keys[:15]])
     return [str(path / name) for name in ("x.npz", "y.npz", "seeds.tsv")]
+
+
+@pytest.fixture(scope="session")
+def three_spaces() -> dict[str, Embeddings]:
+    """Three spaces of the same 400 items, each rotated with a little noise, in an order of its own and lacking some."""
+    chance = np.random.default_rng(0)
+    rows, dim = 400, 24
+    items = chance.standard_normal((rows, dim)) * np.geomspace(1, 0.2, dim)
+    found = {}
+    for place, name in enumerate(("a", "b", "c")):
+        kept = np.setdiff1d(chance.permutation(rows), np.arange(20 + 5 * place, 25 + 5 * place), assume_unique=True)
+        turn = np.linalg.qr(chance.standard_normal((dim, dim)))[0]
+        vectors = (items + 0.1 * chance.standard_normal(items.shape)) @ turn
+        found[name] = Embeddings([f"i{row}" for row in kept], vectors[kept].astype(np.float32), name)
+    return found
+
+
+@pytest.fixture(scope="session")
+def tuples() -> list[tuple[str, ...]]:
+    """What is known to be one item in the three spaces."""
+    return [(f"i{row}",) * 3 for row in range(15)]
+
+
+@pytest.fixture(scope="session")
+def common(three_spaces, tuples) -> CommonSpace:
+    """The three spaces united."""
+    return CommonSpace(device="cpu").fit(three_spaces, tuples)
+
+
+@pytest.fixture(scope="session")
+def common_folder(tmp_path_factory, three_spaces, tuples) -> Path:
+    """The files of the three spaces and of their seeds, and the folder `run` that `kedge unite` makes of them."""
+    path = tmp_path_factory.mktemp("unite")
+    for name, space in three_spaces.items():
+        write_embeddings(space, path / f"{name}.npz")
+    write_table(path / "seeds.tsv", tuple(three_spaces), tuples)
+    files = [str(path / f"{name}.npz") for name in three_spaces]
+    assert main(["unite", *files, "--seeds", str(path / "seeds.tsv"), "-o", str(path / "run"), "--device", "cpu"]) == 0
+    return path
 
 
 @pytest.fixture(scope="session")
