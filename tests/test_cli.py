@@ -540,10 +540,24 @@ def test_help_says_which_commands_exit_with_3(capsys):
     assert re.findall(r"^  (\d+) ", section, flags=re.MULTILINE) == ["0", "2", "3", "130"]
     said = re.findall(r"^ {9}(\w+): ", section, flags=re.MULTILINE)
     folder = Path(main.__code__.co_filename).parent
-    exits = [path.stem for path in folder.glob("*/*.py") if "else EXIT_NOT_PASSED" in path.read_text()]
+    exits = [path.stem for path in folder.glob("*/*.py") if "EXIT_NOT_PASSED" in path.read_text()]
     assert sorted(said) == sorted(exits)
     for command in said:
         assert "3" in re.findall(r"[Ee]xit(?:s with| with| code)(?: is)? (\d)", help_of(capsys, command)), command
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("discover x.npz y.npz --sedes s.tsv -o run", "did you mean '--seeds'? See `kedge discover --help`"),
+        ("canary check c.npz --modle m --model m", "did you mean '--model'? See `kedge canary check --help`"),
+        ("search run x.npz y.npz cat --colour", "unrecognized arguments: --colour; see `kedge search --help`"),
+    ],
+)
+def test_unknown_options_are_answered_by_the_command_that_lacks_them(line, meant, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(line.split())
+    assert meant in capsys.readouterr().err
 
 
 def writing_parsers() -> dict[str, argparse.ArgumentParser]:

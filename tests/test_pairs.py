@@ -72,7 +72,7 @@ def test_a_dictionary_may_name_what_the_spaces_lack(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("B a\nA c\n", "none of its 2 lines names a key of X .* line 1 holds 'B' and 'a': are the columns"),
+        ("B a\nA c\n", "none of its 2 lines names a key of X .*, with keys such as 'a'.* line 1 holds 'B' and 'a'"),
         ("x y\n", "a header and no pair"),
         ("a\n", "line 1: two columns are needed"),
         ("x_row y_row\nfive 1\n", "line 2: 'five' is no row of X"),

@@ -8,6 +8,7 @@ EXIT_INTERRUPTED = 130
 
 NOT_PASSED = {
     "discover": "it is not ok for searching, or with --require pairs for pairs",
+    "unite": "the map is not ok, or a space was left out",
     "compare": "no run can be trusted",
     "rehearse": "a metric is below --fail-under",
     "migrate": "the target does not hold what it should",

@@ -55,6 +55,14 @@ class _Parser(argparse.ArgumentParser):
             counts.pop()
         return counts
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:  # type: ignore[override]
+        """Refuse unknown options, with the one that was probably meant, and the help of the command that lacks them."""
+        parsed, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            meant = did_you_mean(unknown[0].partition("=")[0], self._option_string_actions)
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{meant}")
+        return parsed, unknown
+
     def error(self, message: str) -> NoReturn:
         see = " See" if message.endswith("?") else "; see"
         sys.exit(fail(f"{message}{see} `{self.prog} --help`"))

@@ -99,8 +99,11 @@ def _read(path: Path, x: SpaceLike, y: SpaceLike, by: str, *, skip_unknown: bool
             pairs[left, right] = None
     if not pairs:
         line_number, fields = table[0]
+        of_x, of_y = (
+            f"{space.source}, with keys such as {space.keys[0]!r}" if by == "key" else space.source for space in (x, y)
+        )
         raise InputError(
-            f"{path}: none of its {len(table)} lines names a {by} of X ({x.source}) and then one of Y ({y.source}); "
+            f"{path}: none of its {len(table)} lines names a {by} of X ({of_x}) and then one of Y ({of_y}); "
             f"line {line_number} holds {fields[columns[0]]!r} and {fields[columns[1]]!r}: are the columns, and the "
             "files, in the right order?"
         )

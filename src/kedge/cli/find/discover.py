@@ -58,8 +58,8 @@ The seeds are two columns of keys (X, then Y): .tsv, .csv, or separated by white
 RUN gets anchors.tsv, pairs.tsv, seeds.tsv (which says which seeds look wrong), unmatched.tsv (the rows in no pair),
 run.json, and the vectors and the map as .safetensors.
 What a discovery has reached is kept in RUN.checkpoint until RUN is written; --overwrite replaces that too.
-Two questions are answered: is the map right, and are the pairs right? Exit code 3: RUN is written, but the answer that
-was asked for (see --require) is not ok.""",
+There are two verdicts (ok, uncertain or failed): for searching with translated vectors, and for the pairs. Exit code 3:
+RUN is written, but the one that --require names is not ok.""",
     )
     parser.usage = "kedge discover X Y [--seeds FILE] -o RUN [options]"
     add_spaces(parser)
