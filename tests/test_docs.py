@@ -470,6 +470,18 @@ def test_blocks_are_well_formed(page):
     assert not indented, f"{page}: fence this block and name its language: {indented and indented[0].strip()}"
 
 
+def test_citation_and_changes_are_of_this_version():
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {kedge.__version__}\n" in citation
+    assert f"\n## {kedge.__version__}\n" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_security_names_tests_that_exist():
+    named = re.findall(r"`((?:tests|tools)/\w+\.py)`", (ROOT / "SECURITY.md").read_text(encoding="utf-8"))
+    assert len(named) > 5
+    assert all((ROOT / name).is_file() for name in named)
+
+
 def test_api_page_has_every_public_name():
     page = (ROOT / "docs/api.md").read_text()
     documented = set(re.findall(r"^::: ([\w.]+)$", page, flags=re.MULTILINE))
