@@ -55,7 +55,7 @@ class _Parser(argparse.ArgumentParser):
             counts.pop()
         return counts
 
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:  # type: ignore[override]
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
         """Refuse unknown options, with the one that was probably meant, and the help of the command that lacks them."""
         parsed, unknown = super().parse_known_args(args, namespace)
         if unknown:
