@@ -38,18 +38,18 @@ OPTIONAL = {
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
     """Skip a test whose fixtures need an optional package that is not installed."""
-    yield from skipping_without_packages()
+    return (yield from skipping_without_packages())
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Skip a test that needs an optional package that is not installed."""
-    yield from skipping_without_packages()
+    return (yield from skipping_without_packages())
 
 
-def skipping_without_packages() -> Generator[None, None, None]:
+def skipping_without_packages() -> Generator[None, object, object]:
     try:
         return (yield)
     except ImportError as error:
