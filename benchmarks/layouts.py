@@ -117,20 +117,6 @@ def reading(records: list[Record]) -> str:
     return table(("pair, rows", "seeds", "verdict", "kedge", "precision / recall", *columns[1:]), lines)
 
 
-def reading_short(records: list[Record]) -> str:
-    """One line for each pair of spaces: rows right with 15 seeds and with none, and by other readings of the former."""
-    by_pair: dict[str, dict[int, Row]] = {}
-    for row in rows_of(records):
-        by_pair.setdefault(row["case"]["pair"], {})[row["case"]["seeds"]] = row
-    lines = []
-    for pair, by_seeds in by_pair.items():
-        with_seeds = by_seeds.get(15, {})
-        cells = [with_seeds.get("kedge"), by_seeds.get(0, {}).get("kedge")]
-        cells += [with_seeds.get(name) for name in ("map and cosine", "VecMap")]
-        lines.append([f"{NAMES[pair]}, {next(iter(by_seeds.values()))['rows']:,} rows", *boldest(cells)])
-    return table(("", "15 seeds", "none", "rotation and cosine", "VecMap"), lines)
-
-
 # -- what is shared -------------------------------------------------------------------------------
 
 
@@ -277,7 +263,6 @@ LAYOUTS: dict[str, Callable[[list[Record]], str]] = {
     "methods-few": methods_few,
     "optimiser": optimiser,
     "reading": reading,
-    "reading-short": reading_short,
     "scale": scale,
     "shared-calibration": shared_calibration,
     "shared-overlap": shared_overlap,

@@ -41,7 +41,7 @@ _STEPS, _PATIENCE = 2000, 10
 _NEIGHBOURS = 10  # of CSLS
 _VECMAP_ROUNDS, _VECMAP_STALL, _VECMAP_START_ROWS = 200, 10, 4000
 _CENTROIDS, _CLUSTERINGS, _ASSIGNMENTS, _PSEUDO_PARTNERS, _CLUSTER_ROUNDS = 20, 10, 30, 10, 30
-_PLAN_ROWS, _PLAN_EPSILON = 1000, 5e-3
+_PLAN_ROWS, _PLAN_EPSILON = 1000, 0.05
 
 
 def same(rows: Tensor) -> Tensor:
@@ -269,7 +269,8 @@ def by_gromov_wasserstein(x: Tensor, y: Tensor) -> tuple[Apply, Apply]:
     import ot
 
     sample_x, sample_y = x[:_PLAN_ROWS], y[:_PLAN_ROWS]
-    within = [(1 - rows @ rows.T).double().numpy() for rows in (sample_x, sample_y)]
+    within = [(1 - rows @ rows.T).double() for rows in (sample_x, sample_y)]
+    within = [(distances / distances.std()).numpy() for distances in within]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # inner iterations that end early: the outer ones go on from there
         plan = ot.gromov.entropic_gromov_wasserstein(*within, epsilon=_PLAN_EPSILON, max_iter=100)
