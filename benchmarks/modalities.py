@@ -29,12 +29,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from baselines import STRENGTHS, unit
 from numpy.typing import NDArray
 from PIL import Image
 from scipy.linalg import orthogonal_procrustes
 from sklearn.linear_model import RidgeCV
 
-from baselines import STRENGTHS, unit
 from kedge import AnchorDiscovery, Embeddings, read_embeddings
 from kedge.cli.main import main as kedge_command
 from kedge.spaces.writing.atomic import atomic_path
