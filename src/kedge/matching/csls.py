@@ -71,7 +71,7 @@ def match_csls(a: Tensor, b: Tensor, neighbours: int = NEIGHBOURS, *, budget: in
 def best_both_ways(
     a: Tensor, b: Tensor, *, budget: int = DEFAULT_BUDGET
 ) -> tuple[tuple[Tensor, Tensor], tuple[Ranked, Ranked]]:
-    """Hubness (n,) and (m,) of unit rows a (n, d) and b (m, d), and the three best partners of every row of either.
+    """Hubness (n,) and (m,) of rows a (n, d) and b (m, d), and the three best partners by CSLS of every row of either.
 
     They are the best of all rows, by one pass over these: every row keeps its nearest, and a pair that neither of its
     rows keeps is worth no more than a bound. Few rows are left in doubt by it, and only they are compared again.
@@ -116,7 +116,10 @@ def _limit(near: Ranked, total: int) -> Tensor:
 
 
 def _best_unlisted(limit_a: Tensor, limit_b: Tensor, penalty: Tensor) -> Tensor:
-    """The most (n,) that min(limit_a_i, limit_b_j) - penalty_j is for any j."""
+    """The most (n,) that min(limit_a_i, limit_b_j) - penalty_j is for any j.
+
+    What a row of a does not keep is no nearer than its limit, and what a row of b does not keep, no nearer than its.
+    """
     limit_b, order = limit_b.sort()
     penalty = penalty[order]
     nothing = penalty.new_full((1,), -torch.inf)
