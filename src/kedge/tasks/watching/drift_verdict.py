@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from kedge.errors import InputError
 from kedge.spaces.conversion import SpaceLike, as_space
 from kedge.spaces.embeddings import Embeddings, Key
-from kedge.spaces.packed_bits import first_dims
 from kedge.tasks.watching.likeness import Rows, likeness, unit_rows, unrelated_below
 
 DriftVerdict = Literal[
@@ -185,10 +184,10 @@ def _of_two_lengths(raw_a: Rows, raw_b: Rows, counts: dict[str, int], shared: di
 
 def prefix_cost(space: SpaceLike, dims: int) -> float:
     """The share of an item's ten nearest neighbours that are so in the first `dims` dimensions, too."""
-    rows = as_space(space, "space").vectors
-    drawn = np.sort(np.random.default_rng(0).permutation(len(rows))[:_SAMPLE])
-    some = np.asarray(rows[drawn], dtype=np.float32)
-    return _invariants(unit_rows(some), unit_rows(first_dims(some, dims, "space")))["overlap"]
+    given = as_space(space, "space")
+    drawn = np.sort(np.random.default_rng(0).permutation(len(given))[:_SAMPLE])
+    some = given.take(drawn)
+    return _invariants(unit_rows(some.vectors), unit_rows(some.first_dims(dims).vectors))["overlap"]
 
 
 def _invariants(a: Rows, b: Rows) -> dict[str, float]:
