@@ -27,7 +27,7 @@ _NEEDED = ("method", "random_state")
 
 @dataclass(frozen=True)
 class Counts:
-    """The sizes of what a run holds; where a space has the first of more dimensions, also how many more."""
+    """The sizes of what a run holds; where a space has the first of more dimensions, also of how many."""
 
     rows_x: Count
     rows_y: Count
