@@ -9,6 +9,7 @@ import pytest
 
 import kedge
 from kedge.cli.main import main
+from kedge.integrations.embedding_answers import parse_request
 from kedge.spaces.stores import open_store
 
 CHANCE = np.random.default_rng(0)
@@ -76,6 +77,44 @@ def test_convert_cuts_and_unpacks(tmp_path, capsys):
     np.save(tmp_path / "u.npy", UBINARY)
     assert run("convert", tmp_path / "u.npy", tmp_path / "signs.npz", "--packed") == 0
     np.testing.assert_array_equal(kedge.read_embeddings(tmp_path / "signs.npz").vectors, SIGNS)
+
+
+def test_a_run_of_the_first_dimensions_takes_vectors_of_all(rotated, tmp_path, capsys):
+    """Of X a model has put what matters first; of Y all counts."""
+    x, y = rotated()
+    rest = np.random.default_rng(3).standard_normal((len(x), 8)).astype(np.float32)
+    long = np.hstack([x, rest])
+    keys = [str(row) for row in range(len(x))]
+    files = [tmp_path / name for name in ("x.npz", "y.npz")]
+    for file, vectors in zip(files, (long, y), strict=True):
+        kedge.write_embeddings(kedge.Embeddings(keys, vectors), file)
+    (tmp_path / "seeds.tsv").write_text("".join(f"{key}\t{key}\n" for key in keys[:40]))
+    asked = ("--seeds", tmp_path / "seeds.tsv", "--queries", files[0], "-o", tmp_path / "run", "--device", "cpu")
+    assert run("discover", *files, "--dims-x", 16, *asked) == 0
+    assert "x.npz: the first 16 of 24 dimensions keep " in capsys.readouterr().err
+    loaded, translator = kedge.load(tmp_path / "run"), kedge.load_translator(tmp_path / "run")
+    assert loaded.x_.dim == 16
+    there_and_back = translator.then(kedge.load_translator(tmp_path / "run", back=True))
+    for translate in (loaded.translate, loaded.translator(), translator, there_and_back):
+        np.testing.assert_array_equal(translate(long), translate(x))
+        with pytest.raises(kedge.InputError, match="16"):
+            translate(long[:, :20])
+    np.testing.assert_array_equal(loaded.translate(long, kind="query"), loaded.translate(x, kind="query"))
+    with pytest.raises(kedge.InputError, match=r"must have shape \(k, 16\)"):
+        loaded.translator(back=True)(long)
+    with pytest.raises(kedge.InputError, match="the first 16 of its 24 dimensions: shorten it by"):
+        loaded.require_spaces(kedge.read_embeddings(files[0]), y)
+    parsed = parse_request(json.dumps({"model": "m", "input": long[:2].tolist()}).encode(), translator, 10)
+    np.testing.assert_array_equal(translator(parsed.vectors), translator(x[:2]))
+    assert run("migrate", files[0], f"parquet:{tmp_path / 'in-y'}", "--run", tmp_path / "run") == 0
+    np.testing.assert_allclose(
+        kedge.read_embeddings(f"parquet:{tmp_path / 'in-y'}").vectors,
+        kedge.load_translator(tmp_path / "run", scale="raw")(x),
+        rtol=1e-5,
+        atol=1e-6,
+    )
+    assert run("discover", *files, "--dims-y", 17, *asked, "--overwrite") == 2
+    assert "dims must be from 1 to 16" in capsys.readouterr().err
 
 
 def test_several_vectors_per_row_are_refused(tmp_path):

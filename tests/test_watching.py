@@ -51,6 +51,7 @@ def variant(name: str, base: np.ndarray) -> np.ndarray:
         "half precision": base.astype(np.float16),
         "int8": np.round(unit / np.abs(unit).max() * 127).astype(np.int8),
         "int8 by dimension": np.round(unit / np.abs(unit).max(axis=0) * 127).astype(np.int8),
+        "cut off": np.floor(unit * 2000) / 2000,
         "binary": (unit > 0).astype(np.uint8),
         "rotated": base @ rotation,
         "permuted": base[:, ::-1],
@@ -70,6 +71,7 @@ VERDICTS = {
     "half precision": "same but for precision",
     "int8": "same but for precision",
     "int8 by dimension": "same but for precision",
+    "cut off": "same but for precision",
     "binary": "same but for precision",
     "rotated": "rotated",
     "permuted": "rotated",
@@ -91,6 +93,23 @@ def test_drift_names_what_happened(base, name, rows):
     assert found.verdict == VERDICTS[name], found
     assert found.unchanged == found.verdict.startswith("same")
     assert found.common == rows
+
+
+def test_training_is_no_rotation_where_classes_lie_far_apart():
+    """Then angles are mostly those of classes, and agree although neighbours do not."""
+    chance = np.random.default_rng(3)
+    classes = 6 * np.linalg.qr(chance.standard_normal((DIM, 5)))[0].T
+    images = unit_rows(unit_rows(made_up(600, 1)) + classes[chance.integers(5, size=600)].astype(np.float32))
+    change = chance.standard_normal((DIM, 8)) @ chance.standard_normal((8, DIM))
+    trained = images + images @ (0.3 * DIM**0.5 * change / np.linalg.norm(change))
+    found = kedge.drift(images, trained)
+    assert found.pairwise > 0.99
+    assert found.cosine < 0.98
+    assert found.overlap < 0.95
+    assert found.verdict == "fine-tuned"
+    swapped = images[:, [1, 0, *range(2, DIM)]]
+    swapped[:, 2:20] *= -1
+    assert kedge.drift(images, swapped).verdict == "rotated"
 
 
 def test_drift_lists_the_rows_that_changed_and_what_they_are(base):

@@ -394,8 +394,8 @@ class AnchorDiscovery(FittedDiscovery):
         self.seed_keys_ = _key_pairs(x, y, self.seeds_)
         self.seed_found_keys_ = [y.keys[row] for row in self._seeds_found.tolist()]
         matched = self.linked_pairs().rows
-        self.x_ = replace(self.x_, unmatched_keys=_keys_without(x, matched[:, 0]))
-        self.y_ = replace(self.y_, unmatched_keys=_keys_without(y, matched[:, 1]))
+        self.x_ = replace(self.x_, unmatched_keys=_keys_without(x, matched[:, 0]), prefix_of=x.prefix_of)
+        self.y_ = replace(self.y_, unmatched_keys=_keys_without(y, matched[:, 1]), prefix_of=y.prefix_of)
 
     def _open_checkpoint(self, given: FitInputs, device: torch.device, generator: torch.Generator) -> Checkpoint | None:
         """Where finished stages are kept; it may hold those of an unfinished fit of the same spaces, to go on with."""

@@ -89,6 +89,8 @@ def gather_inputs(
 def as_queries(queries: SpaceLike, x: Embeddings) -> Embeddings:
     """Queries (q, dx) by X's model, of which there must be enough to know them as a kind."""
     asked = as_space(queries, "queries")
+    if asked.dim == x.prefix_of:
+        asked = asked.first_dims(x.dim)
     if asked.dim != x.dim:
         raise InputError(
             f"{asked.source}: has {asked.dim} dimensions, X ({x.source}) has {x.dim}; encode queries by X's model"

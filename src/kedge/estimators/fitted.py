@@ -135,7 +135,7 @@ class FittedDiscovery(Parameters):
         offsets = self.score_offsets_
         offset = None if offsets is None else offsets.to_x if back else offsets.to_y
         length = target.mean_norm if scale == "raw" else 1.0
-        return Translator((step,), length, None if back else self.trust_, offset)
+        return Translator((step,), length, None if back else self.trust_, offset, source.prefix_of)
 
     def trust(self, vectors: SpaceLike, *, kind: Kind = "text") -> Trust:
         """How far to trust the translations of vectors (k, dx) of X, or of one (dx,).
@@ -285,7 +285,8 @@ class FittedDiscovery(Parameters):
             anchors = side.anchors["snapped"]
             if not fits or not np.allclose(side.whiten(space.vectors[space.rows(keys)]), anchors, atol=1e-3):
                 raise InputError(
-                    f"{space.source}: is not what this run had as {side.name}; give its files whole, X first and then Y"
+                    f"{space.source}: is not what this run had as {side.name}; give its files whole, X first and then "
+                    f"Y{side.prefix_hint(space.dim)}"
                 )
 
     def in_texts(self, x: SpaceLike, y: SpaceLike) -> tuple[Self, Embeddings, Embeddings]:

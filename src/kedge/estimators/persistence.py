@@ -150,6 +150,7 @@ def load(folder: str | Path) -> AnchorDiscovery:
         arrays["directions_x"],
         arrays["correlations"],
         tuple(tables.unmatched_x),
+        run.counts.prefix_of_x,
     )
     discovery.y_ = Side(
         "Y",
@@ -162,6 +163,7 @@ def load(folder: str | Path) -> AnchorDiscovery:
         arrays["directions_y"],
         arrays["correlations"],
         tuple(tables.unmatched_y),
+        run.counts.prefix_of_y,
     )
     discovery.anchor_keys_, discovery.pair_keys_ = list(tables.anchors), list(tables.pairs)
     discovery.seed_keys_, discovery.seed_found_keys_ = list(tables.seeds), list(tables.seeds_found)
@@ -202,6 +204,11 @@ def _stored(discovery: AnchorDiscovery) -> dict[str, Any]:
             "anchors": len(discovery.anchors_x_),
             "pairs": len(discovery.pairs_),
             "effective_dims": discovery.effective_dims_,
+        }
+        | {
+            f"prefix_of_{side.name.lower()}": side.prefix_of
+            for side in (discovery.x_, discovery.y_)
+            if side.prefix_of is not None
         },
         "inputs": {},
         "health": asdict(discovery.health_),

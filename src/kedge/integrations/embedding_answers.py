@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from kedge.errors import InputError
 from kedge.models.translation_trust import Trust
+from kedge.models.translator import Translator
 
 _ENCODINGS = ("float", "base64")
 _VECTOR = np.dtype("<f4")
@@ -29,7 +30,7 @@ class EmbeddingRequest:
     vectors: NDArray[np.float32] | None
 
 
-def parse_request(body: bytes, dims: tuple[int, int], max_inputs: int) -> EmbeddingRequest:
+def parse_request(body: bytes, translator: Translator, max_inputs: int) -> EmbeddingRequest:
     """The request in a body of JSON; raises `InputError` where it is none that can be answered.
 
     `input` is a text, a list of texts, or tokens in their place; a list of numbers that are not all whole is a vector
@@ -45,9 +46,9 @@ def parse_request(body: bytes, dims: tuple[int, int], max_inputs: int) -> Embedd
     encoding = asked.get("encoding_format") or "float"
     if encoding not in _ENCODINGS:
         raise InputError(f"encoding_format must be one of {', '.join(_ENCODINGS)}, got {encoding!r}")
-    if asked.get("dimensions") not in (None, dims[1]):
+    if asked.get("dimensions") not in (None, translator.dims[1]):
         raise InputError(
-            f"dimensions must be {dims[1]}, those of the old index, or omitted; got {asked['dimensions']!r}"
+            f"dimensions must be {translator.dims[1]}, those of the old index, or omitted; got {asked['dimensions']!r}"
         )
     model = asked.get("model")
     if not isinstance(model, str):
@@ -58,7 +59,7 @@ def parse_request(body: bytes, dims: tuple[int, int], max_inputs: int) -> Embedd
         raise InputError("input must hold texts that are not empty, or lists of numbers, and not both")
     if all(isinstance(number, int) for numbers in inputs for number in numbers):
         return EmbeddingRequest(model, encoding, inputs, None)
-    return EmbeddingRequest(model, encoding, None, _as_rows(inputs, dims[0], "input"))
+    return EmbeddingRequest(model, encoding, None, _as_rows(inputs, translator, "input"))
 
 
 def upstream_body(request: EmbeddingRequest, model: str | None) -> bytes:
@@ -68,8 +69,8 @@ def upstream_body(request: EmbeddingRequest, model: str | None) -> bytes:
     return json.dumps(asked).encode()
 
 
-def parse_upstream(body: bytes, count: int, dim: int) -> tuple[NDArray[np.float32], Mapping[str, Any]]:
-    """Vectors (count, dim) in what upstream answered, and its `usage`; raises `InputError` where they are not there."""
+def parse_upstream(body: bytes, count: int, translator: Translator) -> tuple[NDArray[np.float32], Mapping[str, Any]]:
+    """Vectors (count, ds) in what upstream answered, and its `usage`; raises `InputError` where they are not there."""
     answer = _json_object(body, "it")
     data = answer.get("data")
     if not isinstance(data, list) or len(data) != count or not all(isinstance(entry, dict) for entry in data):
@@ -79,7 +80,7 @@ def parse_upstream(body: bytes, count: int, dim: int) -> tuple[NDArray[np.float3
         raise InputError(f"each embedding must have an `index` of its own, from 0 to {count - 1}")
     vectors = [_decoded(by_index[str(row)]) for row in range(count)]
     usage = answer.get("usage")
-    return _as_rows(vectors, dim, "it"), usage if isinstance(usage, dict) else {}
+    return _as_rows(vectors, translator, "it"), usage if isinstance(usage, dict) else {}
 
 
 def answer_body(
@@ -130,16 +131,16 @@ def _decoded(embedding: Any) -> Any:
         raise InputError("an embedding is neither numbers nor base64") from error
 
 
-def _as_rows(vectors: list[Any], dim: int, what: str) -> NDArray[np.float32]:
+def _as_rows(vectors: list[Any], translator: Translator, what: str) -> NDArray[np.float32]:
     try:
         with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused by the translator
             rows = np.asarray(vectors, dtype=np.float32)
     except (TypeError, ValueError) as error:
-        raise InputError(f"{what} must hold vectors of {dim} numbers each") from error
-    if rows.ndim != 2 or rows.shape[1] != dim:
+        raise InputError(f"{what} must hold vectors of {translator.dims[0]} numbers each") from error
+    if rows.ndim != 2 or rows.shape[1] not in translator.dims_taken:
         found = f"{rows.shape[1]} dimensions" if rows.ndim == 2 else "another form"
         raise InputError(
-            f"{what} holds vectors of {found}, and this run translates from {dim}: "
+            f"{what} holds vectors of {found}, and this run translates from {translator.dims[0]}: "
             "is it the model that X of the run was encoded with?"
         )
     return rows

@@ -171,7 +171,7 @@ class EmbeddingServer:
             )
         self._at_work += 1
         try:
-            asked = parse_request(await request.read(), self._translator.dims, self._limits.max_inputs)
+            asked = parse_request(await request.read(), self._translator, self._limits.max_inputs)
             usage: Mapping[str, Any] = {}
             if asked.vectors is not None:
                 translated = await self._translated(asked.vectors)
@@ -212,7 +212,7 @@ class EmbeddingServer:
                 502, f"upstream cannot be reached ({type(error).__name__}); is it running?", "upstream_error"
             ) from error
         try:
-            vectors, usage = parse_upstream(given, len(asked.texts or ()), self._translator.dims[0])
+            vectors, usage = parse_upstream(given, len(asked.texts or ()), self._translator)
             return await self._translated(vectors), usage
         except InputError as error:
             raise _RefusedError(502, f"upstream's answer cannot be translated: {error}", "upstream_error") from error

@@ -77,7 +77,7 @@ class EmbedderTranslation:
         if not len(vectors):
             return np.empty((0, target), dtype=np.float32)
         rows = np.asarray(vectors, dtype=np.float32)
-        if rows.ndim != 2 or rows.shape[1] != source:
+        if rows.ndim != 2 or rows.shape[1] not in self.translator.dims_taken:
             raise InputError(
                 f"the embedder gives vectors of {rows.shape[-1]} dimensions, and {self.run} translates from {source}; "
                 "wrap the model that X of the run was encoded with"

@@ -24,7 +24,8 @@ class Side:
     `center` (d,) is what was subtracted from its unit rows (None if nothing was), `mean_norm` the mean length that they
     had, `whitening` (d, d) what they were multiplied by (None if they were not whitened). `anchors` are the reference
     points of relative coordinates (a, d), by kind. `directions` (d, c) and `correlations` (c,) are those of the pair
-    model; None where there is none. `other_dim` are the dimensions of the other side, for messages.
+    model; None where there is none. `other_dim` are the dimensions of the other side, for messages. `prefix_of`
+    says of how many dimensions these d are the first, where they are; then methods take vectors of all of them, too.
     """
 
     name: Literal["X", "Y"]
@@ -37,6 +38,7 @@ class Side:
     directions: NDArray[np.float32] | None = None
     correlations: NDArray[np.float32] | None = None
     unmatched_keys: tuple[Key, ...] = ()
+    prefix_of: int | None = None
 
     @property
     def normaliser(self) -> Normaliser:
@@ -91,12 +93,21 @@ class Side:
             return self.as_vectors(matrix[None])[0]
         if not isinstance(vectors, Embeddings):
             vectors = Embeddings(range(len(matrix)) if matrix.ndim else (), matrix, source)
+        if vectors.dim == self.prefix_of:
+            vectors = vectors.first_dims(self.dim)
         if vectors.dim != self.dim:
             raise InputError(
                 f"{source}: has {vectors.dim} dimensions, {self.name} of this run has {self.dim}; give vectors of "
                 f"{self.name}'s encoder{self._hint if vectors.dim == self.other_dim else ''}"
             )
         return vectors.vectors.astype(np.float32, copy=False)
+
+    def prefix_hint(self, dim: int) -> str:
+        """What to do with a space of this dimension, where it is one that d are the first dimensions of."""
+        if dim != self.prefix_of:
+            return ""
+        first = f"the first {self.dim} of its {dim} dimensions"
+        return f"; the run knows {first}: shorten it by `kedge convert --dims {self.dim}`"
 
     @property
     def _hint(self) -> str:

@@ -69,18 +69,25 @@ class Translator:
     `length` is that of the vectors that come out. Called with vectors (k, ds) it gives (k, dt), with one (ds,) one
     (dt,). It needs NumPy only: `kedge.load_translator(RUN)` gives that of a run without loading torch. `evidence` is
     what `trust` rests on, `score_offset` what to add to the similarity of a translated row in an index that also holds
-    rows of the target's own model; both where they are known.
+    rows of the target's own model; both where they are known. `prefix_of` says of how many dimensions these ds are the
+    first, where they are; then vectors of all of them may be given, too.
     """
 
     steps: tuple[TranslationStep, ...]
     length: float = 1.0
     evidence: TrustEvidence | None = None
     score_offset: float | None = None
+    prefix_of: int | None = None
 
     @property
     def dims(self) -> tuple[int, int]:
         """Dimensions ds and dt."""
         return self.steps[0].map.dims[0], self.steps[-1].map.dims[1]
+
+    @property
+    def dims_taken(self) -> tuple[int, ...]:
+        """How many dimensions vectors may have that are given: ds, or those of which these are the first."""
+        return (self.dims[0],) if self.prefix_of is None else (self.dims[0], self.prefix_of)
 
     def then(self, other: Translator) -> Translator:
         """First translate by this one and then by another, whose source is this one's target: A to B, then B to C."""
@@ -89,7 +96,8 @@ class Translator:
                 f"a translator into {self.dims[1]} dimensions cannot be followed by one from {other.dims[0]}; "
                 "give one whose source is this one's target"
             )
-        return replace(other, steps=self.steps + other.steps, evidence=None, score_offset=None)
+        steps = self.steps + other.steps
+        return replace(other, steps=steps, evidence=None, score_offset=None, prefix_of=self.prefix_of)
 
     def __call__(self, vectors: ArrayLike) -> NDArray[np.float32]:
         """Vectors (k, ds), or one (ds,), of the source as vectors (k, dt), or one (dt,), of the target."""
@@ -124,9 +132,9 @@ class Translator:
                 given = np.asarray(vectors, dtype=np.float32)
         except (TypeError, ValueError) as error:
             raise InputError(f"vectors must be numbers, of shape (k, {source}) or ({source},): {error}") from error
-        if given.ndim not in (1, 2) or given.shape[-1] != source:
+        if given.ndim not in (1, 2) or given.shape[-1] not in self.dims_taken:
             raise InputError(f"vectors must have shape (k, {source}) or ({source},), got {given.shape}")
-        rows = given.reshape(-1, source)
+        rows = given.reshape(-1, given.shape[-1])[:, :source]
         faulty = np.flatnonzero(~np.isfinite(rows).all(axis=1) | ~rows.any(axis=1))
         if len(faulty):
             raise InputError(

@@ -27,7 +27,7 @@ _NEEDED = ("method", "random_state")
 
 @dataclass(frozen=True)
 class Counts:
-    """The sizes of what a run holds."""
+    """The sizes of what a run holds; where a space has the first of more dimensions, also of how many."""
 
     rows_x: Count
     rows_y: Count
@@ -37,6 +37,8 @@ class Counts:
     anchors: Count
     pairs: Count
     effective_dims: Count
+    prefix_of_x: Count | None = None
+    prefix_of_y: Count | None = None
 
 
 @dataclass(frozen=True)

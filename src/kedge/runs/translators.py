@@ -80,7 +80,8 @@ def _translator(
     length = mean_norms[target] if scale == "raw" else 1.0
     offsets = run.score_offsets
     offset = None if offsets is None else offsets.to_x if back else offsets.to_y
-    return Translator((step,), length, None if back else evidence_of(arrays), offset)
+    prefix_of = run.counts.prefix_of_y if back else run.counts.prefix_of_x
+    return Translator((step,), length, None if back else evidence_of(arrays), offset, prefix_of)
 
 
 def query_step(centers: Mapping[str, NDArray[np.float32]], map: Map) -> TranslationStep:

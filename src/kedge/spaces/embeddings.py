@@ -41,6 +41,8 @@ class Embeddings:
         memory-mapped float16 one: whatever uses its rows makes them float32, some at a time.
     source : str
         Where the rows come from, for messages.
+    prefix_of : int, optional
+        How many dimensions the vectors had of which these are the first, see `first_dims`.
 
     Raises
     ------
@@ -51,6 +53,7 @@ class Embeddings:
     keys: Sequence[Key]
     vectors: NDArray[np.float32]
     source: str = "embeddings"
+    prefix_of: int | None = None
 
     def __post_init__(self) -> None:
         vectors = self.vectors if isinstance(self.vectors, np.ndarray) else as_dense(self.vectors, self.source)
@@ -164,6 +167,7 @@ class Embeddings:
             ("keys", texts_of(self.keys, self.source)),
             ("vectors", self.vectors),
             ("source", self.source),
+            ("prefix_of", self.prefix_of),
         ):
             object.__setattr__(same, name, value)
         return same
@@ -171,7 +175,13 @@ class Embeddings:
     def take(self, rows: Iterable[int]) -> Embeddings:
         """A new space with the given rows, in the given order."""
         index = np.asarray(list(rows), dtype=np.int64)
-        return Embeddings([self.keys[row] for row in index], self.vectors[index], self.source)
+        return Embeddings([self.keys[row] for row in index], self.vectors[index], self.source, self.prefix_of)
+
+    def first_dims(self, dims: int) -> Embeddings:
+        """The same rows with the first `dims` dimensions, as models trained for that (Matryoshka) let one do."""
+        if not 1 <= dims <= self.dim:
+            raise InputError(f"{self.source}: dims must be from 1 to {self.dim}, the dimensions there are; got {dims}")
+        return Embeddings(self.keys, self.vectors[:, :dims], self.source, self.prefix_of or self.dim)
 
     def __repr__(self) -> str:
         return f"Embeddings({len(self)} x {self.dim}, source={self.source!r})"

@@ -16,7 +16,7 @@ from kedge.errors import InputError, KedgeError
 from kedge.spaces.conversion import SpaceLike, as_space
 from kedge.spaces.embeddings import Embeddings
 from kedge.spaces.formats import dataset_folder, h5ad, npy, npz, parquet, safetensors, word2vec_binary, word2vec_text
-from kedge.spaces.packed_bits import first_dims, unpack_numbers
+from kedge.spaces.packed_bits import unpack_numbers
 from kedge.spaces.selection import Selection
 from kedge.spaces.stores.address import Address, as_address, is_address
 from kedge.spaces.streams import require_regular_file
@@ -111,9 +111,8 @@ def read_file(
         raise InputError(f"{path}: none of the {len(selection.keys)} wanted keys is in the file")
     if packed:
         vectors = unpack_numbers(vectors, str(path))
-    if dims is not None:
-        vectors = first_dims(vectors, dims, str(path))
-    return Embeddings(names, vectors, str(path))
+    space = Embeddings(names, vectors, str(path))
+    return space if dims is None else space.first_dims(dims)
 
 
 def write_embeddings(space: SpaceLike, path: str | Path | Address) -> None:

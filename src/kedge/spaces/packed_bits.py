@@ -34,10 +34,3 @@ def unpack_numbers(vectors: NDArray[Any], source: str) -> NDArray[np.float32]:
             f"{numbers.dtype} from {low:g} to {high:g}"
         )
     return unpack_bits((numbers.astype(np.int16) - lowest).astype(np.uint8), 8 * numbers.shape[1])
-
-
-def first_dims(vectors: NDArray[Any], dims: int, source: str) -> NDArray[Any]:
-    """The first dimensions (n, dims) of vectors (n, d), as models trained for that (Matryoshka) let one take."""
-    if not 1 <= dims <= vectors.shape[1]:
-        raise InputError(f"{source}: dims must be from 1 to {vectors.shape[1]}, the dimensions there are; got {dims}")
-    return vectors[:, :dims]

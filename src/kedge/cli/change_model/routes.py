@@ -79,7 +79,7 @@ def between_two(arguments: argparse.Namespace, source: str) -> Route:
     inputs = discovery.provenance_.get("inputs", {})
     here, there = ("y", "x") if arguments.back else ("x", "y")
     state = (discovery.map_back_ if arguments.back else discovery.map_).state()
-    dims: tuple[int, int] = discovery.map_.dims[::-1] if arguments.back else discovery.map_.dims
+    first, second = (discovery.y_, discovery.x_) if arguments.back else (discovery.x_, discovery.y_)
     names = (inputs.get(here, {}).get("file", here.upper()), inputs.get(there, {}).get("file", there.upper()))
     note = _note(arguments, names, [state[name] for name in sorted(state)], source)
     if arguments.mark:  # what translated rows are owed in an index that native ones are added to
@@ -87,7 +87,7 @@ def between_two(arguments: argparse.Namespace, source: str) -> Route:
     return Route(
         discovery.health_.searching,
         partial(discovery.translate, back=arguments.back, scale=arguments.scale),
-        dims,
+        (first.prefix_of or first.dim, second.dim),
         note,
         TRANSLATED,
     )

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kedge.cli.arguments import FORMATS, add_command, add_limit, add_overwrite, add_target, positive, space_name
+
+if TYPE_CHECKING:
+    from kedge.spaces import Embeddings
 
 
 def add_parser(commands: Any) -> None:
@@ -52,13 +55,18 @@ def run(arguments: argparse.Namespace) -> int:
     space = read_embeddings(arguments.file, limit=arguments.limit, keys=keys, packed=arguments.packed)
     if keys is not None and len(space) < len(keys) and arguments.limit is None:
         note(f"{len(keys) - len(space)} of {len(keys)} wanted keys are not in {arguments.file}")
-    vectors = space.vectors
-    if arguments.dims is not None:
-        from kedge.spaces.packed_bits import first_dims
-        from kedge.tasks import prefix_cost
+    return write_derived(arguments, space, shortened(space, arguments.dims).vectors, "vectors")
 
-        vectors = first_dims(space.vectors, arguments.dims, str(arguments.file))
-        if len(space) > 1:
-            kept = prefix_cost(space, arguments.dims)
-            note(f"the first {arguments.dims} of {space.dim} dimensions keep {kept:.0%} of ten nearest neighbours")
-    return write_derived(arguments, space, vectors, "vectors")
+
+def shortened(space: Embeddings, dims: int | None) -> Embeddings:
+    """The space with its first dimensions only, if so many are asked for; says what that costs."""
+    from kedge.cli.output import note
+    from kedge.tasks import prefix_cost
+
+    if dims is None:
+        return space
+    short = space.first_dims(dims)
+    if len(space) > 1:
+        kept = prefix_cost(space, dims)
+        note(f"{space.source}: the first {dims} of {space.dim} dimensions keep {kept:.0%} of ten nearest neighbours")
+    return short

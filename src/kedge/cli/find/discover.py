@@ -23,6 +23,7 @@ from kedge.cli.arguments import (
     whitening,
 )
 from kedge.cli.exit_codes import EXIT_NOT_PASSED
+from kedge.cli.files.convert import shortened
 from kedge.cli.page_options import add_page, read_row_texts
 from kedge.cli.signals import was_interrupted
 from kedge.cli.true_pairs import describe_skipped
@@ -52,6 +53,7 @@ def add_parser(commands: Any) -> None:
   kedge discover queries.npy index.npy --seeds s.tsv --disjoint -o RUN      nothing else in common
   kedge discover new.npy old.npy --seeds s.tsv --queries asked.npy -o RUN   queries get a translation of their own
   kedge discover old.npy new.safetensors --seeds seeds.csv --seed-format rows --anchors 500 -o RUN
+  kedge discover new.npy old.npy --seeds s.tsv --dims-x 256 -o RUN          of a Matryoshka model
   kedge discover x.npz y.npz --seeds s.tsv --method paper --init random --no-center -o RUN      as printed
 
 The seeds are two columns of keys (X, then Y): .tsv, .csv, or separated by white space.
@@ -119,6 +121,14 @@ def _add_advanced(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--anchor-choice", choices=("random", "farthest"), default="random", help="how to choose anchors (random)"
     )
+    for name in ("X", "Y"):
+        group.add_argument(
+            f"--dims-{name.lower()}",
+            metavar="K",
+            type=positive,
+            help=f"use the first K dimensions of {name} only (its model is trained for that: Matryoshka), and say what "
+            "that costs searches; translators then take vectors of K dimensions and of all",
+        )
     group.add_argument("--no-center", action="store_true", help="do not subtract the mean")
     group.add_argument(
         "--whiten",
@@ -263,7 +273,10 @@ def _read(arguments: argparse.Namespace) -> _Given:
         content, described[name] = read_described(path, lambda: reader(path, *more, **options))
         return content
 
-    x, y = (read(name, read_embeddings, limit=arguments.limit) for name in ("x", "y"))
+    x, y = (
+        shortened(read(name, read_embeddings, limit=arguments.limit), getattr(arguments, f"dims_{name}"))
+        for name in ("x", "y")
+    )
     if max(len(x), len(y)) > _MANY:
         note(
             f"{max(len(x), len(y)):,} rows take long; a discovery on some that both spaces have (--limit N) is enough "

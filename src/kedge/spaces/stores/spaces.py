@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from kedge.errors import InputError, KedgeError, did_you_mean
 from kedge.spaces.embeddings import Embeddings
-from kedge.spaces.packed_bits import first_dims, unpack_numbers
+from kedge.spaces.packed_bits import unpack_numbers
 from kedge.spaces.selection import Selection
 from kedge.spaces.stores.address import Address
 from kedge.spaces.stores.registry import open_store
@@ -45,9 +45,8 @@ def read_space(address: Address, selection: Selection, *, packed: bool = False, 
     found = vectors[: len(keys)]
     if packed:
         found = unpack_numbers(found, str(address))
-    if dims is not None:
-        found = first_dims(found, dims, str(address))
-    return Embeddings(keys, found, str(address))
+    space = Embeddings(keys, found, str(address))
+    return space if dims is None else space.first_dims(dims)
 
 
 def read_space_with_field(

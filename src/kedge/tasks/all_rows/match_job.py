@@ -143,7 +143,7 @@ def _as_read(rows: RowRanges, side: Side) -> ReadSide:
         swapped = "; give X first and then Y" if rows.dim == side.other_dim else ""
         raise InputError(
             f"{rows.source}: has {rows.dim} dimensions, {side.name} of this run has {side.dim}; give vectors of "
-            f"{side.name}'s encoder{swapped}"
+            f"{side.name}'s encoder{swapped}{side.prefix_hint(rows.dim)}"
         )
     return ReadSide(rows, replace(side, anchors={}, unmatched_keys=(), whitening=None))
 
