@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from kedge.errors import InputError
 from kedge.matching import match_csls
 from kedge.models.confidence_curve import ConfidenceCurve
 from kedge.spaces.row_ranges import open_ranges
-from kedge.tasks.all_rows import PAIRS, match_all, match_plan, merging
+from kedge.tasks.all_rows import PAIRS, Comparison, match_all, match_plan, merging
 
 pq = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow: pip install 'kedge[parquet]'")
 
@@ -297,6 +298,42 @@ def test_a_rewriting_goes_on(run_files, words, tmp_path, short_ranges):
     assert sum(calls) < 2000 + 4 * 128 + 128  # of what was begun, one range was done again
     table = pq.read_table(tmp_path / "out")
     assert table["id"].to_pylist() == list(words[0].keys)
+
+
+@pytest.mark.parametrize("damage", ["vector", "word", "id", "row"])
+def test_what_arrived_otherwise_is_noticed(words, tmp_path, short_ranges, monkeypatch, damage):
+    from kedge.spaces.stores.address import Address
+    from kedge.tasks.all_rows import PARTS, compare_all, rewrite_all
+
+    monkeypatch.setattr("kedge.tasks.all_rows.rewriting._COMPARED", 128)
+    rows = open_ranges(Address.parse(payload_folder(tmp_path / "old", words[0])), tmp_path, "source")
+    engine = LocalEngine(tmp_path)
+    rewrite_all(rows, np.negative, rows.dim, tmp_path, engine)
+    found = compare_all(rows, np.negative, tmp_path, engine)
+    assert found == Comparison(len(words[0]), len(words[0]), len(words[0]), 0)
+    part = sorted((tmp_path / PARTS).glob("*.parquet"))[1]
+    table = pq.read_table(part)
+    there = table.to_pylist()
+    if damage == "row":
+        del there[-1]
+    else:
+        changed = {"vector": [-number for number in there[5]["vector"]], "word": "another", "id": 10**6}
+        there[5][damage] = changed[damage]
+    pq.write_table(type(table).from_pylist(there, table.schema), part, row_group_size=128)
+    found = compare_all(rows, np.negative, tmp_path, engine)
+    assert (found.rows - found.arrived, found.different) == ((1, 0) if damage == "row" else (0, 1))
+
+
+def test_a_migration_in_batches_is_checked(run_files, words, tmp_path, short_ranges, monkeypatch, capsys):
+    arguments = ["migrate", payload_folder(tmp_path / "old", words[0]), f"parquet:{tmp_path / 'new'}"]
+    arguments += ["--run", run_files[0], "--engine", "local"]
+    with monkeypatch.context() as patched:
+        patched.setattr("kedge.tasks.all_rows.rewriting._TOLERANCE", -1.0)  # so that nothing is alike
+        assert main(arguments) == 2
+    assert re.search(r"2000 rows are there of 2000, and (\d+) of \1 compared rows differ", capsys.readouterr().err)
+    assert not (tmp_path / "new").exists()
+    assert main([*arguments, "--resume"]) == 0
+    assert re.search(r"checked: 2000 rows on both sides, \d{3} of them compared and equal", capsys.readouterr().out)
 
 
 @pytest.mark.parametrize(("arguments", "message"), [

@@ -183,7 +183,7 @@ def _migrate_in_batches(arguments: argparse.Namespace) -> int:
     route = between_two(arguments, str(arguments.source))
     _require_ok(route.answer, ignore_verdict=arguments.ignore_verdict)
     began = time.perf_counter()
-    rows = rewrite_in_batches(
+    found = rewrite_in_batches(
         arguments,
         arguments.source,
         arguments.target,
@@ -194,12 +194,15 @@ def _migrate_in_batches(arguments: argparse.Namespace) -> int:
     )
     seconds = time.perf_counter() - began
     if arguments.json:
-        print_json(
-            {"rows": rows, "written": rows, "complete": True, "seconds": seconds, "target": str(arguments.target)}
-        )
+        counts = {"rows": found.rows, "written": found.arrived, "compared": found.compared, "different": found.different}
+        print_json(counts | {"complete": True, "seconds": seconds, "target": str(arguments.target)})
     else:
-        rate = rows / max(seconds, 1e-9)
-        print_line(f"{rows} rows translated into {arguments.target} ({rate:.0f} rows per second; ids were not checked)")
+        rate = f"{found.rows / max(seconds, 1e-9):.0f} rows per second, checking included"
+        print_line(f"{found.rows} rows translated into {arguments.target} ({rate})")
+        print_line(
+            f"checked: {found.arrived} rows on both sides, {found.compared} of them compared and equal; whether ids "
+            "repeat was not checked"
+        )
     return 0
 
 

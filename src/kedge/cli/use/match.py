@@ -108,6 +108,6 @@ def _print_summary(arguments: argparse.Namespace, summary: MatchSummary, seconds
     print_line(f"{summary.listed} {kind}{right} in {arguments.out}, {summary.mutual} of {summary.rows_x} rows mutual")
     print_line(
         f"approximate: {summary.met:.1%} of {summary.checked} checked rows met their nearest of all {summary.rows_y} "
-        f"rows of Y, in {summary.probes} of {summary.clusters} clusters; {rate:.0f} rows per second"
+        f"rows of Y, in {summary.probes:.1f} of {summary.clusters} clusters; {rate:.0f} rows per second"
     )
     return 0
