@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import re
 import shutil
 from pathlib import Path
@@ -355,6 +356,15 @@ def test_what_engines_cannot_do_is_refused(run_files, tmp_path, capsys, monkeypa
     assert not list(tmp_path.iterdir())
 
 
+def test_a_payload_that_an_engine_leaves_behind_is_mentioned(run_files, tmp_path, short_ranges, capsys):
+    for package in ("apsw", "sqlite_vec"):
+        pytest.importorskip(package, reason="needs sqlite-vec: pip install 'kedge[sqlite-vec]'")
+    source = f"sqlite-vec:{tmp_path / 'old.db'}#t"
+    assert main(["convert", run_files[1], source]) == 0
+    assert main(["migrate", source, f"parquet:{tmp_path / 'new'}", "--run", run_files[0], "--engine", "local"]) == 0
+    assert "takes ids and vectors only, no payload" in capsys.readouterr().err
+
+
 # -- rows that are read a range at a time
 
 
@@ -385,6 +395,56 @@ def test_ranges_of_every_kind_hold_the_same(tmp_path):
         for begin, end in ((0, 300), (49, 51), (119, 130), (299, 300)):
             assert rows.keys((begin, end)).to_pylist() == list(space.keys[begin:end])
         assert rows.identity() == open_ranges(place, tmp_path, f"copy-{number}").identity()
+
+
+def lance_table(folder: Path, space: Embeddings, **columns: list) -> str:
+    """A table that was written in two parts, from which a row was taken out again."""
+    lancedb = pytest.importorskip("lancedb", reason="needs lancedb: pip install 'kedge[lancedb]'")
+    import pyarrow as pa
+
+    keys, vectors = [*space.keys, "gone"], np.concatenate([space.vectors, space.vectors[:1]])
+    lists = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), space.dim)
+    rows = pa.table({"id": keys, "vector": lists} | {name: [*values, values[0]] for name, values in columns.items()})
+    order = np.r_[:100, len(space), 100 : len(space)]
+    table = lancedb.connect(folder).create_table("t", rows.take(order[:150]))
+    table.add(rows.take(order[150:]))
+    table.delete("id = 'gone'")
+    return f"lancedb:{folder}#t"
+
+
+def test_ranges_of_a_lance_table_are_read_in_place(tmp_path):
+    from kedge.spaces.stores.address import Address
+
+    chance = np.random.default_rng(0)
+    space = Embeddings([f"é{row}" for row in range(300)], chance.standard_normal((300, 5)).astype(np.float32))
+    address = Address.parse(lance_table(tmp_path / "lance", space))
+    rows = pickle.loads(pickle.dumps(open_ranges(address, tmp_path, "copy")))
+    assert not (tmp_path / "copy.parquet").exists()
+    assert (rows.rows, rows.dim, rows.numbered) == (300, 5, False)
+    blocks = [block for some in rows.ranges(64) for block in rows.blocks(some, 30)]
+    assert [begin for begin, _ in blocks] == np.cumsum([0, *(len(part) for _, part in blocks[:-1])]).tolist()
+    assert max(len(part) for _, part in blocks) <= 30
+    np.testing.assert_array_equal(np.concatenate([part for _, part in blocks]), space.vectors)
+    for begin, end in ((0, 300), (49, 51), (99, 102), (149, 151), (299, 300)):
+        assert rows.keys((begin, end)).to_pylist() == list(space.keys[begin:end])
+    # What is added meanwhile does not count, and is another source for the next call.
+    import lancedb
+
+    lancedb.connect(tmp_path / "lance").open_table("t").delete("id = 'é0'")
+    assert rows.keys((0, 2)).to_pylist() == ["é0", "é1"]
+    assert rows.identity() != open_ranges(address, tmp_path, "copy").identity()
+
+
+def test_a_lance_table_migrates_with_its_payload(run_files, words, tmp_path, short_ranges, capsys):
+    source = lance_table(tmp_path / "lance", words[0], word=list(words[0].keys))
+    target = tmp_path / "new"
+    assert main(["migrate", source, f"parquet:{target}", "--run", run_files[0], "--engine", "local"]) == 0
+    assert "compared and equal" in capsys.readouterr().out
+    rows = {row["id"]: row for row in pq.read_table(target).to_pylist()}
+    expected = load(run_files[0]).translate(words[0], scale="raw")
+    assert list(rows) == list(words[0].keys)
+    assert all(row["word"] == row["id"] for row in rows.values())
+    np.testing.assert_allclose([row["vector"] for row in rows.values()], expected, rtol=1e-4, atol=1e-5)
 
 
 def test_rows_without_a_direction_are_named(tmp_path):

@@ -1,8 +1,8 @@
 """What all batches of a match share: how rows become coordinates, the centers of clusters, and who looks where.
 
-Centers come from a sample of both spaces, which lie together in shared coordinates. A row looks into the cluster that
-it is in, and into those whose centers are hardly farther: rows between clusters look into many, most into few. How much
-farther they may be is decided on some rows of X whose nearest row of all Y is known exactly.
+Centers come from a sample of both spaces, which lie together in shared coordinates. A row looks into the few clusters
+nearest to it, and into others whose centers are hardly farther: rows between clusters look into many. How much farther
+they may be is decided on some rows of X whose nearest row of all Y is known exactly.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ CHECKED = 2000
 _ROWS_IN_A_CLUSTER, _MAX_CLUSTERS = 512, 16_384
 # Points of the sample in a cluster, and ranges of rows that are read for the sample.
 _POINTS, _MAX_RANGES = 24, 64
-# Clusters that a row looks into, at most.
-_PROBES = 32
+# Clusters that a row looks into, at least and at most: the partner is mostly in the first, its rivals are around it.
+_MIN_PROBES, _MAX_PROBES = 4, 32
 # Clusters are made in so many leading axes.
 _AXES = 128
 # The share of checked rows that must meet their nearest.
-_MET = 0.999
+_MET = 0.998
 # Bytes of messages that one group of clusters holds, about.
 _GROUP_BYTES = 256 * 2**20
 
@@ -88,7 +88,7 @@ class MatchPlan:
         return (self.x, self.y)[number]
 
     def looks(self, coordinates: Tensor) -> NDArray[np.int64]:
-        """The clusters (k, p) that rows of these coordinates (k, c + 2) look into, the one they are in first, then -1."""
+        """The clusters (k, p) that rows (k, c + 2) look into, the one they are in first; after the last -1."""
         points = coordinates[:, :-BIASES] @ torch.from_numpy(self.axes)
         behind, clusters = _nearest_clusters(points, torch.from_numpy(self.centers))
         return clusters.masked_fill_(behind > self.slack, -1).numpy()
@@ -160,11 +160,14 @@ def _nearest_in_range(queries: Tensor, y: ReadSide, axes: Tensor, rows: Range) -
 def _nearest_clusters(points: Tensor, centers: Tensor) -> tuple[Tensor, Tensor]:
     """How much less close than the first (n, p) the centers (k, e) nearest to points (n, e) are, and which (n, p).
 
-    Closeness is the inner product less half of the center's square: half of what squared distances differ by.
+    Closeness is the inner product less half of the center's square: half of what squared distances differ by. The first
+    few count as equally close.
     """
     ones, squares = points.new_ones(len(points), 1), centers.square().sum(dim=1, keepdim=True)
-    values, clusters = top_k(torch.cat([points, ones], dim=1), torch.cat([centers, -squares / 2], dim=1), _PROBES)
-    return values[:, :1] - values, clusters
+    values, clusters = top_k(torch.cat([points, ones], dim=1), torch.cat([centers, -squares / 2], dim=1), _MAX_PROBES)
+    behind = values[:, :1] - values
+    behind[:, :_MIN_PROBES] = 0
+    return behind, clusters
 
 
 def _enough_slack(points_x: Tensor, points_y: Tensor, centers: Tensor) -> float:
