@@ -39,7 +39,7 @@ _ROWS_IN_A_CLUSTER, _MAX_CLUSTERS = 512, 16_384
 # Points of the sample in a cluster, and ranges of rows that are read for the sample.
 _POINTS, _MAX_RANGES = 24, 64
 # Clusters that a row looks into, at least and at most: the partner is mostly in the first, its rivals are around it.
-_MIN_PROBES, _MAX_PROBES = 4, 32
+_MIN_PROBES, _MAX_PROBES = 6, 32
 # Clusters are made in so many leading axes.
 _AXES = 128
 # The share of checked rows that must meet their nearest.
