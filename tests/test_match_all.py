@@ -21,7 +21,7 @@ from kedge.errors import InputError
 from kedge.matching import match_csls
 from kedge.models.confidence_curve import ConfidenceCurve
 from kedge.spaces.row_ranges import open_ranges
-from kedge.tasks.all_rows import PAIRS, Comparison, match_all, match_plan, merging
+from kedge.tasks.all_rows import PAIRS, Arrival, match_all, match_plan, merging
 
 pq = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow: pip install 'kedge[parquet]'")
 
@@ -311,7 +311,7 @@ def test_what_arrived_otherwise_is_noticed(words, tmp_path, short_ranges, monkey
     engine = LocalEngine(tmp_path)
     rewrite_all(rows, np.negative, rows.dim, tmp_path, engine)
     found = compare_all(rows, np.negative, tmp_path, engine)
-    assert found == Comparison(len(words[0]), len(words[0]), len(words[0]), 0)
+    assert found == Arrival(len(words[0]), len(words[0]), len(words[0]), 0)
     part = sorted((tmp_path / PARTS).glob("*.parquet"))[1]
     table = pq.read_table(part)
     there = table.to_pylist()
@@ -402,13 +402,13 @@ def lance_table(folder: Path, space: Embeddings, **columns: list) -> str:
     lancedb = pytest.importorskip("lancedb", reason="needs lancedb: pip install 'kedge[lancedb]'")
     import pyarrow as pa
 
-    keys, vectors = [*space.keys, "gone"], np.concatenate([space.vectors, space.vectors[:1]])
+    keys, vectors = [*space.keys, "to be deleted"], np.concatenate([space.vectors, space.vectors[:1]])
     lists = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), space.dim)
     rows = pa.table({"id": keys, "vector": lists} | {name: [*values, values[0]] for name, values in columns.items()})
     order = np.r_[:100, len(space), 100 : len(space)]
     table = lancedb.connect(folder).create_table("t", rows.take(order[:150]))
     table.add(rows.take(order[150:]))
-    table.delete("id = 'gone'")
+    table.delete("id = 'to be deleted'")
     return f"lancedb:{folder}#t"
 
 

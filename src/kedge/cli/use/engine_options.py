@@ -14,7 +14,7 @@ from kedge.cli.arguments import positive
 if TYPE_CHECKING:
     from kedge.engines import Engine
     from kedge.spaces.stores import Address
-    from kedge.tasks.all_rows import Comparison
+    from kedge.tasks.all_rows import Arrival
     from kedge.tasks.all_rows.rewriting import Transform
 
 
@@ -62,7 +62,7 @@ def run_digest(folder: Path) -> str:
 
 def rewrite_in_batches(
     arguments: argparse.Namespace, source: Path | Address, target: Path | Address, transform: Transform, **options: Any
-) -> Comparison:
+) -> Arrival:
     """Write other vectors for all rows of `source` to `target`, which must be a folder of Parquet.
 
     Then all rows are counted on both sides, and some compared; the target appears only if nothing is missing or

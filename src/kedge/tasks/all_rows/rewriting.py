@@ -109,16 +109,16 @@ def rewrite_all(
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """Of a rewriting that is done: rows of the source, rows that arrived, and how many were `compared` and `differ`."""
+class Arrival:
+    """Of a rewriting: rows of the source, rows that arrived, and of so many `compared` ones how many are different."""
 
     rows: int = 0
     arrived: int = 0
     compared: int = 0
     different: int = 0
 
-    def __add__(self, other: Comparison) -> Comparison:
-        return Comparison(*(one + two for one, two in zip(astuple(self), astuple(other), strict=True)))
+    def __add__(self, other: Arrival) -> Arrival:
+        return Arrival(*(one + two for one, two in zip(astuple(self), astuple(other), strict=True)))
 
 
 @dataclass(frozen=True)
@@ -129,12 +129,12 @@ class CompareParts:
     transform: Transform
     folder: Path
 
-    def __call__(self, task: tuple[int, Range]) -> Comparison:
+    def __call__(self, task: tuple[int, Range]) -> Arrival:
         """What came of it."""
         number, some = task
         path = part_file(self.folder, number)
         part = open_parquets([path], str(path), "id,vector")
-        found = Comparison(some[1] - some[0], part.rows)
+        found = Arrival(some[1] - some[0], part.rows)
         chance = np.random.default_rng(number)
         for block in self.rows.whole(some, BATCH):
             first = block.begin - some[0]
@@ -142,8 +142,10 @@ class CompareParts:
             for there in part.whole((first, first + len(block.vectors)), BATCH):
                 places = drawn + first - there.begin
                 here = (places >= 0) & (places < len(there.vectors))
+                if not here.any():
+                    continue
                 different = self._differing(block, drawn[here], there, places[here])
-                found += Comparison(compared=int(here.sum()), different=different)
+                found += Arrival(compared=int(here.sum()), different=different)
         return found
 
     def _differing(self, block: RowBlock, rows: Places, there: RowBlock, places: Places) -> int:
@@ -163,10 +165,10 @@ def _besides(block: RowBlock, rows: Places) -> list[dict[str, Any]]:
     return [key | block.others.slice(row, 1).to_pylist()[0] for key, row in zip(keys, rows.tolist(), strict=True)]
 
 
-def compare_all(rows: RowRanges, transform: Transform, folder: Path, engine: Engine) -> Comparison:
+def compare_all(rows: RowRanges, transform: Transform, folder: Path, engine: Engine) -> Arrival:
     """Whether all rows arrived in `folder`/parts, where `rewrite_all` wrote them, and some of them as they should."""
     work = CompareParts(rows, transform, folder / PARTS)
-    return sum(engine.each(list(enumerate(rows.ranges(4 * BATCH))), work), Comparison())
+    return sum(engine.each(list(enumerate(rows.ranges(4 * BATCH))), work), Arrival())
 
 
 def part_file(folder: Path, number: int) -> Path:
