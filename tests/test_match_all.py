@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import pickle
+import re
 import shutil
 from pathlib import Path
 
@@ -19,7 +21,7 @@ from kedge.errors import InputError
 from kedge.matching import match_csls
 from kedge.models.confidence_curve import ConfidenceCurve
 from kedge.spaces.row_ranges import open_ranges
-from kedge.tasks.all_rows import PAIRS, match_all, match_plan, merging
+from kedge.tasks.all_rows import PAIRS, Arrival, match_all, match_plan, merging
 
 pq = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow: pip install 'kedge[parquet]'")
 
@@ -299,6 +301,42 @@ def test_a_rewriting_goes_on(run_files, words, tmp_path, short_ranges):
     assert table["id"].to_pylist() == list(words[0].keys)
 
 
+@pytest.mark.parametrize("damage", ["vector", "word", "id", "row"])
+def test_what_arrived_otherwise_is_noticed(words, tmp_path, short_ranges, monkeypatch, damage):
+    from kedge.spaces.stores.address import Address
+    from kedge.tasks.all_rows import PARTS, compare_all, rewrite_all
+
+    monkeypatch.setattr("kedge.tasks.all_rows.rewriting._COMPARED", 128)
+    rows = open_ranges(Address.parse(payload_folder(tmp_path / "old", words[0])), tmp_path, "source")
+    engine = LocalEngine(tmp_path)
+    rewrite_all(rows, np.negative, rows.dim, tmp_path, engine)
+    found = compare_all(rows, np.negative, tmp_path, engine)
+    assert found == Arrival(len(words[0]), len(words[0]), len(words[0]), 0)
+    part = sorted((tmp_path / PARTS).glob("*.parquet"))[1]
+    table = pq.read_table(part)
+    there = table.to_pylist()
+    if damage == "row":
+        del there[-1]
+    else:
+        changed = {"vector": [-number for number in there[5]["vector"]], "word": "another", "id": 10**6}
+        there[5][damage] = changed[damage]
+    pq.write_table(type(table).from_pylist(there, table.schema), part, row_group_size=128)
+    found = compare_all(rows, np.negative, tmp_path, engine)
+    assert (found.rows - found.arrived, found.different) == ((1, 0) if damage == "row" else (0, 1))
+
+
+def test_a_migration_in_batches_is_checked(run_files, words, tmp_path, short_ranges, monkeypatch, capsys):
+    arguments = ["migrate", payload_folder(tmp_path / "old", words[0]), f"parquet:{tmp_path / 'new'}"]
+    arguments += ["--run", run_files[0], "--engine", "local"]
+    with monkeypatch.context() as patched:
+        patched.setattr("kedge.tasks.all_rows.rewriting._TOLERANCE", -1.0)  # so that nothing is alike
+        assert main(arguments) == 2
+    assert re.search(r"2000 rows are there of 2000, and (\d+) of \1 compared rows differ", capsys.readouterr().err)
+    assert not (tmp_path / "new").exists()
+    assert main([*arguments, "--resume"]) == 0
+    assert re.search(r"checked: 2000 rows on both sides, \d{3} of them compared and equal", capsys.readouterr().out)
+
+
 @pytest.mark.parametrize(("arguments", "message"), [
     (["translate", "RUN", "X", "-o", "OUT.npy", "--engine", "local"], "write parquet:FOLDER"),
     (["translate", "RUN", "X", "-o", "parquet:OUT", "--engine", "local", "--limit", "5"], "--limit cannot be used"),
@@ -316,6 +354,15 @@ def test_what_engines_cannot_do_is_refused(run_files, tmp_path, capsys, monkeypa
     assert main(given) == 2
     assert message in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_a_payload_that_an_engine_leaves_behind_is_mentioned(run_files, tmp_path, short_ranges, capsys):
+    for package in ("apsw", "sqlite_vec"):
+        pytest.importorskip(package, reason="needs sqlite-vec: pip install 'kedge[sqlite-vec]'")
+    source = f"sqlite-vec:{tmp_path / 'old.db'}#t"
+    assert main(["convert", run_files[1], source]) == 0
+    assert main(["migrate", source, f"parquet:{tmp_path / 'new'}", "--run", run_files[0], "--engine", "local"]) == 0
+    assert "takes ids and vectors only, no payload" in capsys.readouterr().err
 
 
 # -- rows that are read a range at a time
@@ -348,6 +395,56 @@ def test_ranges_of_every_kind_hold_the_same(tmp_path):
         for begin, end in ((0, 300), (49, 51), (119, 130), (299, 300)):
             assert rows.keys((begin, end)).to_pylist() == list(space.keys[begin:end])
         assert rows.identity() == open_ranges(place, tmp_path, f"copy-{number}").identity()
+
+
+def lance_table(folder: Path, space: Embeddings, **columns: list) -> str:
+    """A table that was written in two parts, from which a row was taken out again."""
+    lancedb = pytest.importorskip("lancedb", reason="needs lancedb: pip install 'kedge[lancedb]'")
+    import pyarrow as pa
+
+    keys, vectors = [*space.keys, "to be deleted"], np.concatenate([space.vectors, space.vectors[:1]])
+    lists = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), space.dim)
+    rows = pa.table({"id": keys, "vector": lists} | {name: [*values, values[0]] for name, values in columns.items()})
+    order = np.r_[:100, len(space), 100 : len(space)]
+    table = lancedb.connect(folder).create_table("t", rows.take(order[:150]))
+    table.add(rows.take(order[150:]))
+    table.delete("id = 'to be deleted'")
+    return f"lancedb:{folder}#t"
+
+
+def test_ranges_of_a_lance_table_are_read_in_place(tmp_path):
+    from kedge.spaces.stores.address import Address
+
+    chance = np.random.default_rng(0)
+    space = Embeddings([f"é{row}" for row in range(300)], chance.standard_normal((300, 5)).astype(np.float32))
+    address = Address.parse(lance_table(tmp_path / "lance", space))
+    rows = pickle.loads(pickle.dumps(open_ranges(address, tmp_path, "copy")))
+    assert not (tmp_path / "copy.parquet").exists()
+    assert (rows.rows, rows.dim, rows.numbered) == (300, 5, False)
+    blocks = [block for some in rows.ranges(64) for block in rows.blocks(some, 30)]
+    assert [begin for begin, _ in blocks] == np.cumsum([0, *(len(part) for _, part in blocks[:-1])]).tolist()
+    assert max(len(part) for _, part in blocks) <= 30
+    np.testing.assert_array_equal(np.concatenate([part for _, part in blocks]), space.vectors)
+    for begin, end in ((0, 300), (49, 51), (99, 102), (149, 151), (299, 300)):
+        assert rows.keys((begin, end)).to_pylist() == list(space.keys[begin:end])
+    # What is added meanwhile does not count, and is another source for the next call.
+    import lancedb
+
+    lancedb.connect(tmp_path / "lance").open_table("t").delete("id = 'é0'")
+    assert rows.keys((0, 2)).to_pylist() == ["é0", "é1"]
+    assert rows.identity() != open_ranges(address, tmp_path, "copy").identity()
+
+
+def test_a_lance_table_migrates_with_its_payload(run_files, words, tmp_path, short_ranges, capsys):
+    source = lance_table(tmp_path / "lance", words[0], word=list(words[0].keys))
+    target = tmp_path / "new"
+    assert main(["migrate", source, f"parquet:{target}", "--run", run_files[0], "--engine", "local"]) == 0
+    assert "compared and equal" in capsys.readouterr().out
+    rows = {row["id"]: row for row in pq.read_table(target).to_pylist()}
+    expected = load(run_files[0]).translate(words[0], scale="raw")
+    assert list(rows) == list(words[0].keys)
+    assert all(row["word"] == row["id"] for row in rows.values())
+    np.testing.assert_allclose([row["vector"] for row in rows.values()], expected, rtol=1e-4, atol=1e-5)
 
 
 def test_rows_without_a_direction_are_named(tmp_path):

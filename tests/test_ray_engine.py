@@ -135,6 +135,67 @@ print("same after", killed, "kills")
     assert "same after 6 kills" in said
 
 
+# What writes down which groups are done, and stops at one of them.
+STOPPED = """
+from kedge.errors import InputError
+
+
+class Recorded:
+    def __init__(self, finish, stopping):
+        self.finish, self.stopping = finish, stopping
+        self.pass_name = type(finish).__name__
+
+    def __call__(self, group, table):
+        if self.stopping and (self.pass_name, group) == ("MergeMet", 1):
+            raise InputError("stopped")
+        done = self.finish(group, table)
+        with open(f"{TEMP}-{self.stopping}", "a") as file:
+            file.write(f"{self.pass_name} {group}\\n")
+        return done
+
+
+class RecordingEngine(RayEngine):
+    def regroup(self, tasks, split, finish, groups):
+        yield from super().regroup(tasks, split, Recorded(finish, self.stopping), groups)
+
+
+def recorded(name, stopping):
+    engine = RecordingEngine(**SMALL)
+    engine.stopping = stopping
+    try:
+        return matched(name, engine, resume=not stopping)
+    finally:
+        engine.close()
+
+
+def groups_done(stopping):
+    return set(Path(f"{TEMP}-{stopping}").read_text().split("\\n")[:-1])
+"""
+
+
+def test_a_second_run_does_only_what_is_missing(run_script):
+    said = run_script(
+        STOPPED
+        + """
+expected = matched("local", None)
+try:
+    recorded("ray", True)
+except InputError as error:
+    print(error)
+assert not Path("ray").exists()
+assert recorded("ray", False) == expected
+first, second = groups_done(True), groups_done(False)
+assert "CompareRows 0" in first
+assert not first & second
+assert {"MergeMet 1", "WritePairs 0"} <= second <= {"MergeMet 0", "MergeMet 1", "WritePairs 0"}
+assert pairs("ray") == pairs("local")
+print("the rest:", len(second))
+"""
+    )
+    assert said.startswith("stopped")
+    assert "the rest:" in said
+
+
 def test_a_node_that_leaves_changes_nothing_or_is_reported(run_script):
     said = run_script("""
 from ray.cluster_utils import Cluster

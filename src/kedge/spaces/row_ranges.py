@@ -1,7 +1,7 @@
 """Spaces that are read a range of rows at a time, by whoever needs it: nothing of them is ever held as a whole.
 
-`.npy` files are mapped, Parquet is read by row groups. Everything else, such as a store, is copied into one Parquet
-file first, some rows at a time.
+`.npy` files are mapped, Parquet is read by row groups, a LanceDB table by its row numbers (`lance_rows.py`). Everything
+else, such as another store, is copied into one Parquet file first, some rows at a time.
 """
 
 from __future__ import annotations
@@ -95,6 +95,10 @@ def open_ranges(place: Path | Address, scratch: Path, name: str) -> RowRanges:
         if not files:
             raise InputError(f"{place}: no such folder, or no Parquet files in it")
         return open_parquets(files, str(place), place.name)
+    if isinstance(place, Address) and place.kind == "lancedb":
+        from kedge.spaces.lance_rows import open_lance
+
+        return open_lance(place)
     copy = scratch / f"{name}.parquet"
     if not copy.exists():
         _copy(place, copy)
@@ -118,12 +122,12 @@ class NpyRows:
 
     def ranges(self, size: int) -> list[Range]:
         """See `RowRanges`."""
-        return _cut(0, self.rows, size)
+        return cut(0, self.rows, size)
 
     def blocks(self, rows: Range, size: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
         """See `RowRanges`."""
         vectors = np.lib.format.open_memmap(self.path, mode="r")
-        for begin, end in _cut(*rows, size):
+        for begin, end in cut(*rows, size):
             yield begin, _checked(self, begin, np.array(vectors[begin:end], dtype=np.float32))
 
     def keys(self, rows: Range) -> Any:
@@ -211,13 +215,13 @@ class ParquetRows:
     def blocks(self, rows: Range, size: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
         """See `RowRanges`."""
         for begin, group, batch in self._read(rows, size, lambda columns: [columns.vector]):
-            yield begin, self._vectors(batch, begin, group)
+            yield begin, vectors_of(self, batch.column(group.columns.vector), begin)
 
     def keys(self, rows: Range) -> Any:
         """See `RowRanges`."""
         pa, _ = import_pyarrow()
         found = self._read(rows, 2**16, lambda columns: columns.names[:1])
-        parts = [_keys_of(batch, begin, group.columns) for begin, group, batch in found]
+        parts = [keys_of(batch, begin, group.columns) for begin, group, batch in found]
         return pa.concat_arrays(parts) if parts else pa.array([], pa.string())
 
     def whole(self, rows: Range, size: int) -> Iterator[RowBlock]:
@@ -225,8 +229,8 @@ class ParquetRows:
         for begin, group, batch in self._read(rows, size, lambda _: None):
             used = group.columns.names
             others = batch.select([name for name in batch.schema.names if name not in used])
-            vectors = self._vectors(batch, begin, group)
-            keys = _keys_of(batch, begin, group.columns)
+            vectors = vectors_of(self, batch.column(group.columns.vector), begin)
+            keys = keys_of(batch, begin, group.columns)
             yield RowBlock(begin, keys.cast("int64") if self.numbered else keys, vectors, others)
 
     def _read(
@@ -243,20 +247,6 @@ class ParquetRows:
                     if first < last:
                         yield first, group, batch.slice(first - begin, last - first)
                     begin += len(batch)
-
-    def _vectors(self, batch: Any, begin: int, group: _RowGroup) -> NDArray[np.float32]:
-        """The vectors (k, d) of a batch, checked."""
-        from pyarrow import compute
-
-        lists = batch.column(group.columns.vector)
-        lengths = compute.fill_null(compute.list_value_length(lists), -1).to_numpy(zero_copy_only=False)
-        wrong = np.flatnonzero(lengths != self.dim)
-        if len(wrong):
-            row, length = int(wrong[0]), int(lengths[wrong[0]])
-            what = "no vector" if length < 0 else f"{length} numbers instead of {self.dim}"
-            raise InputError(f"{self.source}: row {begin + row} has {what}; repair it or leave it out")
-        vectors = lists.flatten().to_numpy(zero_copy_only=False).astype(np.float32).reshape(-1, self.dim)
-        return _checked(self, begin, vectors)
 
     def identity(self) -> list[Any]:
         """See `RowRanges`."""
@@ -307,7 +297,21 @@ def _copy(place: Path | Address, target: Path) -> None:
                 writer.write_table(pa.table({"id": ids, "vector": vectors}, schema=schema))
 
 
-def _keys_of(batch: Any, begin: int, columns: Columns) -> Any:
+def vectors_of(space: RowRanges, lists: Any, begin: int) -> NDArray[np.float32]:
+    """The vectors (k, d) in a column of lists, checked; the first is row `begin` of the space."""
+    from pyarrow import compute
+
+    lengths = compute.fill_null(compute.list_value_length(lists), -1).to_numpy(zero_copy_only=False)
+    wrong = np.flatnonzero(lengths != space.dim)
+    if len(wrong):
+        row, length = int(wrong[0]), int(lengths[wrong[0]])
+        what = "no vector" if length < 0 else f"{length} numbers instead of {space.dim}"
+        raise InputError(f"{space.source}: row {begin + row} has {what}; repair it or leave it out")
+    vectors = lists.flatten().to_numpy(zero_copy_only=False).astype(np.float32).reshape(-1, space.dim)
+    return _checked(space, begin, vectors)
+
+
+def keys_of(batch: Any, begin: int, columns: Columns) -> Any:
     """The keys of a batch, as text; numbers of rows where there is no column of them."""
     pa, _ = import_pyarrow()
     if columns.id is None:
@@ -324,7 +328,8 @@ def _checked(space: RowRanges, begin: int, vectors: NDArray[np.float32]) -> NDAr
     return vectors
 
 
-def _cut(begin: int, end: int, size: int) -> list[Range]:
+def cut(begin: int, end: int, size: int) -> list[Range]:
+    """Ranges of so many rows, the last of what is left."""
     return [(first, min(first + size, end)) for first in range(begin, end, size)]
 
 

@@ -167,13 +167,14 @@ def run(arguments: argparse.Namespace) -> int:
 def _migrate_in_batches(arguments: argparse.Namespace) -> int:
     """By an engine, into a folder of Parquet files."""
     import json
+    from dataclasses import asdict
 
     from kedge.cli.change_model.routes import between_two
-    from kedge.cli.output import print_json, print_line
+    from kedge.cli.output import note, print_json, print_line
     from kedge.errors import InputError
     from kedge.runs.description import holds_common_space
     from kedge.runs.translators import load_translator
-    from kedge.spaces.stores import NOTE
+    from kedge.spaces.stores import NOTE, Address
 
     for option in ("append", "dry_run", "id_prefix", "mark", "skip_bad"):
         if getattr(arguments, option):
@@ -182,8 +183,10 @@ def _migrate_in_batches(arguments: argparse.Namespace) -> int:
         raise InputError(f"--engine: {arguments.run_folder} is a run of many spaces; omit --engine")
     route = between_two(arguments, str(arguments.source))
     _require_ok(route.answer, ignore_verdict=arguments.ignore_verdict)
+    if isinstance(arguments.source, Address) and arguments.source.kind not in ("parquet", "lancedb"):
+        note(f"{arguments.source}: --engine takes ids and vectors only, no payload; omit --engine to keep it")
     began = time.perf_counter()
-    rows = rewrite_in_batches(
+    found = rewrite_in_batches(
         arguments,
         arguments.source,
         arguments.target,
@@ -194,12 +197,15 @@ def _migrate_in_batches(arguments: argparse.Namespace) -> int:
     )
     seconds = time.perf_counter() - began
     if arguments.json:
-        print_json(
-            {"rows": rows, "written": rows, "complete": True, "seconds": seconds, "target": str(arguments.target)}
-        )
+        counts = asdict(found) | {"written": found.arrived}
+        print_json(counts | {"complete": True, "seconds": seconds, "target": str(arguments.target)})
     else:
-        rate = rows / max(seconds, 1e-9)
-        print_line(f"{rows} rows translated into {arguments.target} ({rate:.0f} rows per second; ids were not checked)")
+        rate = f"{found.rows / max(seconds, 1e-9):.0f} rows per second, checking included"
+        print_line(f"{found.rows} rows translated into {arguments.target} ({rate})")
+        print_line(
+            f"checked: {found.arrived} rows on both sides, {found.compared} of them compared and equal; whether ids "
+            "repeat was not checked"
+        )
     return 0
 
 

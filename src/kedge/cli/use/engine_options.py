@@ -14,6 +14,7 @@ from kedge.cli.arguments import positive
 if TYPE_CHECKING:
     from kedge.engines import Engine
     from kedge.spaces.stores import Address
+    from kedge.tasks.all_rows import Arrival
     from kedge.tasks.all_rows.rewriting import Transform
 
 
@@ -61,17 +62,18 @@ def run_digest(folder: Path) -> str:
 
 def rewrite_in_batches(
     arguments: argparse.Namespace, source: Path | Address, target: Path | Address, transform: Transform, **options: Any
-) -> int:
-    """Write other vectors for all rows of `source` to `target`, which must be a folder of Parquet, and count them.
+) -> Arrival:
+    """Write other vectors for all rows of `source` to `target`, which must be a folder of Parquet.
 
-    `options` are those of `rewrite_all`.
+    Then all rows are counted on both sides, and some compared; the target appears only if nothing is missing or
+    differs. `options` are those of `rewrite_all`.
     """
     from kedge.cli.progress import counting_bar
     from kedge.engines.job_folder import job_folder
     from kedge.errors import InputError
     from kedge.spaces.row_ranges import open_ranges
     from kedge.spaces.stores.address import Address
-    from kedge.tasks.all_rows import PARTS, rewrite_all
+    from kedge.tasks.all_rows import PARTS, compare_all, rewrite_all
 
     if not isinstance(target, Address) or target.kind != "parquet" or target.name:
         raise InputError(f"{target}: --engine writes a folder of Parquet files; write parquet:FOLDER, or omit --engine")
@@ -80,7 +82,14 @@ def rewrite_in_batches(
     with job_folder(out, PARTS, resume=arguments.resume, overwrite=overwrite, activity="job") as folder:
         rows = open_ranges(source, folder, "source")
         with chosen_engine(arguments, folder) as engine, counting_bar("ranges of rows") as on_progress:
-            return rewrite_all(rows, transform, folder=folder, engine=engine, on_progress=on_progress, **options)
+            rewrite_all(rows, transform, folder=folder, engine=engine, on_progress=on_progress, **options)
+            found = compare_all(rows, transform, folder, engine)
+        if found.arrived != found.rows or found.different:
+            raise InputError(
+                f"{folder}: {found.arrived} rows are there of {found.rows}, and {found.different} of {found.compared} "
+                "compared rows differ from what they should be; delete that folder and begin again"
+            )
+        return found
 
 
 @contextmanager

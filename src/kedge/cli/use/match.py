@@ -34,9 +34,9 @@ def add_parser(commands: Any) -> None:
 pairs/ is a folder of Parquet files with the columns x and y (keys), similarity (CSLS), margin, mutual and confidence:
 a line for every row of X with its best partner, or, with --min-confidence, the mutual pairs that are so probable.
 
-.npy files and Parquet are read in place, a range of rows at a time; anything else (other files, stores) is copied to
-Parquet first. What is not finished lies in pairs.unfinished/. On a cluster all machines must see the same files under
-the same names, and have kedge installed.""",
+.npy files, Parquet and LanceDB are read in place, a range of rows at a time; anything else (other files, stores) is
+copied to Parquet first. What is not finished lies in pairs.unfinished/. On a cluster all machines must see the same
+files under the same names, and have kedge installed.""",
     )
     add_run(parser)
     add_spaces(parser)
@@ -108,6 +108,6 @@ def _print_summary(arguments: argparse.Namespace, summary: MatchSummary, seconds
     print_line(f"{summary.listed} {kind}{right} in {arguments.out}, {summary.mutual} of {summary.rows_x} rows mutual")
     print_line(
         f"approximate: {summary.met:.1%} of {summary.checked} checked rows met their nearest of all {summary.rows_y} "
-        f"rows of Y, in {summary.probes} of {summary.clusters} clusters; {rate:.0f} rows per second"
+        f"rows of Y, in {summary.probes:.1f} of {summary.clusters} clusters; {rate:.0f} rows per second"
     )
     return 0

@@ -107,7 +107,7 @@ def _project_in_batches(arguments: argparse.Namespace) -> int:
         transform, dim = partial(side.relative, anchors=anchors), len(discovery.anchors_x_)
     settings = {"side": arguments.side, "coordinates": arguments.coordinates, "anchors": anchors}
     call = {"run": run_digest(arguments.run_folder), **settings}
-    rows = rewrite_in_batches(arguments, arguments.file, arguments.out, transform, dim=dim, call=call)
+    rows = rewrite_in_batches(arguments, arguments.file, arguments.out, transform, dim=dim, call=call).rows
     if arguments.json:
         print_json({"out": str(arguments.out), "rows": rows, "dimensions": dim})
     else:

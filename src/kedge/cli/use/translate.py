@@ -140,7 +140,7 @@ def _translate_in_batches(arguments: argparse.Namespace) -> int:
     translator = load_translator(arguments.run_folder, **settings)
     call = {"run": run_digest(arguments.run_folder), **settings}
     dim = translator.dims[1]
-    rows = rewrite_in_batches(arguments, arguments.file, arguments.out, translator, dim=dim, call=call)
+    rows = rewrite_in_batches(arguments, arguments.file, arguments.out, translator, dim=dim, call=call).rows
     if arguments.json:
         print_json({"out": str(arguments.out), "rows": rows, "dimensions": dim})
     else:

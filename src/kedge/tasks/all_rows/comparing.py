@@ -38,18 +38,18 @@ class SendRows:
         number, rows = task
         for begin, coordinates in self.plan.side(number).coordinates(rows):
             looks = self.plan.looks(coordinates)
-            groups = self.plan.group_of[looks]
+            groups = np.where(looks >= 0, self.plan.group_of[looks], -1)
             vectors = halves(coordinates, number)
-            for group in np.unique(groups).tolist():
+            for group in np.unique(groups[groups >= 0]).tolist():
                 if group in self.done:
                     continue
                 inside = groups == group
                 some = np.flatnonzero(inside.any(axis=1))
-                chosen = np.where(inside[some], looks[some], -1).astype(np.int32)
+                chosen = np.where(inside[some], looks[some], -1).astype(np.int16)
                 yield group, _message(number, begin + some, chosen, vectors[some])
 
 
-def _message(number: int, rows: NDArray[np.int64], looks: NDArray[np.int32], vectors: NDArray[np.float16]) -> Any:
+def _message(number: int, rows: NDArray[np.int64], looks: NDArray[np.int16], vectors: NDArray[np.float16]) -> Any:
     pa, _ = import_pyarrow()
     return pa.table(
         {
@@ -94,7 +94,7 @@ class _Sent:
         chosen = np.flatnonzero(sent["side"].to_numpy() == number)
         rows = sent["row"].to_numpy()[chosen]
         order = chosen[np.argsort(rows, kind="stable")]  # whatever order they arrived in
-        looks, vectors = matrix_of(sent["looks"], np.int32)[order], matrix_of(sent["vector"], np.float16)[order]
+        looks, vectors = matrix_of(sent["looks"], np.int16)[order], matrix_of(sent["vector"], np.float16)[order]
         return cls(*(torch.from_numpy(each) for each in (np.sort(rows), looks, vectors)))
 
     def by_cluster(self) -> dict[int, tuple[Tensor, Tensor]]:

@@ -43,7 +43,7 @@ class MatchSummary:
     """What came of it: rows of either side, mutual pairs, pairs listed, and about how many of these are right.
 
     Of the `checked` rows of X, whose nearest row is known of all Y, `met` is the share that have it among those they
-    were compared with; rows looked into `probes` of `clusters` clusters.
+    were compared with; rows looked into `probes` of `clusters` clusters, on average.
     """
 
     rows_x: int
@@ -53,7 +53,7 @@ class MatchSummary:
     expected_right: float
     checked: int
     met: float
-    probes: int
+    probes: float
     clusters: int
 
 
@@ -153,11 +153,11 @@ def _kept_plan(path: Path, x: ReadSide, y: ReadSide, engine: Engine) -> tuple[Ma
     if not path.exists():
         plan, checked = make_plan(x, y, engine)
         arrays = {"axes": plan.axes, "centers": plan.centers, "group_of": plan.group_of, "checked": checked}
-        arrays["probes"] = np.array([plan.probes])
+        arrays["numbers"] = np.array([plan.slack, plan.probes])
         with atomic_path(path) as temporary:
             temporary.write_bytes(save({name: np.ascontiguousarray(array) for name, array in arrays.items()}))
     kept = load_file(path)
-    plan = MatchPlan(x, y, kept["axes"], kept["centers"], kept["group_of"], int(kept["probes"][0]))
+    plan = MatchPlan(x, y, kept["axes"], kept["centers"], kept["group_of"], *kept["numbers"].tolist())
     return plan, kept["checked"]
 
 

@@ -1,11 +1,13 @@
 """What all batches of a match share: how rows become coordinates, the centers of clusters, and who looks where.
 
-Centers come from a sample of both spaces, which lie together in shared coordinates. How many clusters a row looks into
-is decided on some rows of X whose nearest row of all Y is known exactly.
+Centers come from a sample of both spaces, which lie together in shared coordinates. A row looks into the few clusters
+nearest to it, and into others whose centers are hardly farther: rows between clusters look into many. How much farther
+they may be is decided on some rows of X whose nearest row of all Y is known exactly.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +21,7 @@ from torch import Tensor
 from kedge.engines import Engine
 from kedge.geometry import leading_directions
 from kedge.matching import to_half, top_k
-from kedge.matching.clusters import Clusters, nearest_centers
+from kedge.matching.clusters import Clusters
 from kedge.models.side import Side
 from kedge.spaces.row_ranges import Range, RowRanges
 
@@ -29,16 +31,18 @@ BATCH = 8192
 BIASES = 2
 """The last shared coordinates, which a row has whatever it is compared with."""
 
-CHECKED = 1000
+CHECKED = 2000
 """Rows of X whose nearest row is found among all of Y."""
 
 # Rows in a cluster, on average, and as many clusters as finding the nearest of them for every row allows.
 _ROWS_IN_A_CLUSTER, _MAX_CLUSTERS = 512, 16_384
 # Points of the sample in a cluster, and ranges of rows that are read for the sample.
 _POINTS, _MAX_RANGES = 24, 64
-_PROBES = (4, 6, 8, 12, 16, 24, 32)
+# Clusters that a row looks into, at least and at most: the partner is mostly in the first, its rivals are around it.
+_MIN_PROBES, _MAX_PROBES = 6, 32
 # Clusters are made in so many leading axes.
-_AXES = 64
+_AXES = 128
+# The share of checked rows that must meet their nearest.
 _MET = 0.998
 # Bytes of messages that one group of clusters holds, about.
 _GROUP_BYTES = 256 * 2**20
@@ -62,7 +66,8 @@ class MatchPlan:
     """See the module's text.
 
     `axes` (c, e) are those in which clusters are made, `centers` (k, e) theirs, `group_of` (k,) the group that each
-    belongs to, so that neighbours mostly share one; a row looks into `probes` clusters, the nearest.
+    belongs to, so that neighbours mostly share one. A row looks into clusters whose centers are closer than its own
+    less `slack`; on average these are `probes`.
     """
 
     x: ReadSide
@@ -70,7 +75,8 @@ class MatchPlan:
     axes: NDArray[np.float32]
     centers: NDArray[np.float32]
     group_of: NDArray[np.int64]
-    probes: int
+    slack: float
+    probes: float
 
     @property
     def groups(self) -> int:
@@ -82,9 +88,10 @@ class MatchPlan:
         return (self.x, self.y)[number]
 
     def looks(self, coordinates: Tensor) -> NDArray[np.int64]:
-        """The clusters (k, p) that rows of these coordinates (k, c + 2) look into, the one they are in first."""
+        """The clusters (k, p) that rows (k, c + 2) look into, the one they are in first; after the last -1."""
         points = coordinates[:, :-BIASES] @ torch.from_numpy(self.axes)
-        return nearest_centers(points, torch.from_numpy(self.centers), self.probes).numpy()
+        behind, clusters = _nearest_clusters(points, torch.from_numpy(self.centers))
+        return clusters.masked_fill_(behind > self.slack, -1).numpy()
 
 
 def make_plan(x: ReadSide, y: ReadSide, engine: Engine) -> tuple[MatchPlan, NDArray[np.int64]]:
@@ -99,13 +106,14 @@ def make_plan(x: ReadSide, y: ReadSide, engine: Engine) -> tuple[MatchPlan, NDAr
     found = Clusters.of(points, count=clusters)
     checked = torch.randperm(len(of_x), generator=torch.Generator().manual_seed(1))[:CHECKED].sort().values
     nearest, points_y = _nearest_of_all(of_x[checked], y, axes, engine)
-    probes = _enough_probes(of_x[checked][:, :-BIASES] @ axes, points_y, found.centers)
+    slack = _enough_slack(of_x[checked][:, :-BIASES] @ axes, points_y, found.centers)
+    probes = float((_nearest_clusters(points, found.centers)[0] <= slack).sum(dim=1).float().mean())
     sizes = torch.bincount(found.labels, minlength=clusters)
     width = 2 * (of_x.shape[1] + 2 * BIASES)
     total = (x.rows.rows + y.rows.rows) * probes * width / 2  # about half of the looks share a group
     groups = min(max(1, 2 ** int(np.ceil(np.log2(max(total / _GROUP_BYTES, 1))))), clusters)
     group_of = _neighbourhoods(found.centers, sizes, groups)
-    plan = MatchPlan(x, y, axes.numpy(), found.centers.numpy(), group_of, probes)
+    plan = MatchPlan(x, y, axes.numpy(), found.centers.numpy(), group_of, slack, probes)
     return plan, np.stack([rows_x[checked.numpy()], nearest], axis=1)
 
 
@@ -149,18 +157,27 @@ def _nearest_in_range(queries: Tensor, y: ReadSide, axes: Tensor, rows: Range) -
     return best, found, points
 
 
-def _enough_probes(points_x: Tensor, points_y: Tensor, centers: Tensor) -> int:
-    """How many clusters rows must look into for nearly all checked rows (s, e) to meet their nearest (s, e)."""
-    most = min(_PROBES[-1], len(centers))
-    looks_x, looks_y = (nearest_centers(points, centers, most) for points in (points_x, points_y))
-    never = torch.full((len(points_x),), most)
-    places = []
-    for looks, home in ((looks_x, looks_y[:, :1]), (looks_y, looks_x[:, :1])):
-        same = looks == home
-        places.append(torch.where(same.any(dim=1), same.int().argmax(dim=1), never))
-    at = torch.minimum(*places)
-    enough = (probes for probes in _PROBES if float((at < probes).float().mean()) >= _MET)
-    return min(next(enough, _PROBES[-1]), len(centers))
+def _nearest_clusters(points: Tensor, centers: Tensor) -> tuple[Tensor, Tensor]:
+    """How much less close than the first (n, p) the centers (k, e) nearest to points (n, e) are, and which (n, p).
+
+    Closeness is the inner product less half of the center's square: half of what squared distances differ by. The first
+    few count as equally close.
+    """
+    ones, squares = points.new_ones(len(points), 1), centers.square().sum(dim=1, keepdim=True)
+    values, clusters = top_k(torch.cat([points, ones], dim=1), torch.cat([centers, -squares / 2], dim=1), _MAX_PROBES)
+    behind = values[:, :1] - values
+    behind[:, :_MIN_PROBES] = 0
+    return behind, clusters
+
+
+def _enough_slack(points_x: Tensor, points_y: Tensor, centers: Tensor) -> float:
+    """How much less close centers may be for nearly all checked rows (s, e) to meet their nearest (s, e)."""
+    (behind_x, looks_x), (behind_y, looks_y) = (_nearest_clusters(points, centers) for points in (points_x, points_y))
+    needed = [
+        torch.where(looks == home[:, :1], behind, torch.inf).amin(dim=1)
+        for looks, behind, home in ((looks_x, behind_x, looks_y), (looks_y, behind_y, looks_x))
+    ]
+    return float(torch.minimum(*needed).sort().values[math.ceil(_MET * len(points_x)) - 1])
 
 
 def _neighbourhoods(centers: Tensor, sizes: Tensor, groups: int) -> NDArray[np.int64]:

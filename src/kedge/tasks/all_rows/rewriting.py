@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -15,9 +15,10 @@ from kedge.engines import Engine
 from kedge.engines.job_folder import require_same_call, run_pass
 from kedge.errors import InputError
 from kedge.spaces.formats.parquet import import_pyarrow
-from kedge.spaces.row_ranges import Range, RowRanges
+from kedge.spaces.row_ranges import Range, RowBlock, RowRanges, open_parquets
 from kedge.spaces.stores import open_store
 from kedge.spaces.stores.address import Address
+from kedge.spaces.stores.payloads import same_value
 from kedge.spaces.stores.store import Description
 from kedge.spaces.writing.atomic import atomic_path
 from kedge.tasks.all_rows.match_plan import BATCH
@@ -26,6 +27,12 @@ PARTS = "parts"
 """The subfolder that holds the result, a store of the kind `parquet`."""
 
 Transform = Callable[[NDArray[np.float32]], NDArray[np.float32]]
+Places = NDArray[np.int64]
+
+# Of every block so many rows, drawn at random, are compared with what they should be.
+_COMPARED = 20
+# By how much numbers may differ, as a share of the largest: the same product over fewer rows is rounded otherwise.
+_TOLERANCE = 1e-4
 
 
 @dataclass(frozen=True)
@@ -99,6 +106,69 @@ def rewrite_all(
     if written != rows.rows:
         raise InputError(f"{folder}: {written} rows are there of {rows.rows}; delete it and begin again")
     return written
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """Of a rewriting: rows of the source, rows that arrived, and of so many `compared` ones how many are different."""
+
+    rows: int = 0
+    arrived: int = 0
+    compared: int = 0
+    different: int = 0
+
+    def __add__(self, other: Arrival) -> Arrival:
+        return Arrival(*(one + two for one, two in zip(astuple(self), astuple(other), strict=True)))
+
+
+@dataclass(frozen=True)
+class CompareParts:
+    """Reads a range of rows again, and the file that it was written to; counts both, and compares some rows."""
+
+    rows: RowRanges
+    transform: Transform
+    folder: Path
+
+    def __call__(self, task: tuple[int, Range]) -> Arrival:
+        """What came of it."""
+        number, some = task
+        path = part_file(self.folder, number)
+        part = open_parquets([path], str(path), "id,vector")
+        found = Arrival(some[1] - some[0], part.rows)
+        chance = np.random.default_rng(number)
+        for block in self.rows.whole(some, BATCH):
+            first = block.begin - some[0]
+            drawn = chance.permutation(len(block.vectors))[:_COMPARED]
+            for there in part.whole((first, first + len(block.vectors)), BATCH):
+                places = drawn + first - there.begin
+                here = (places >= 0) & (places < len(there.vectors))
+                if not here.any():
+                    continue
+                different = self._differing(block, drawn[here], there, places[here])
+                found += Arrival(compared=int(here.sum()), different=different)
+        return found
+
+    def _differing(self, block: RowBlock, rows: Places, there: RowBlock, places: Places) -> int:
+        """How many rows (k,) of a block are not as they should be where they arrived (k,)."""
+        expected = self.transform(block.vectors[rows])
+        error = np.abs(expected - there.vectors[places]).max(axis=1)
+        alike = error <= _TOLERANCE * np.abs(expected).max(axis=1)
+        besides = zip(_besides(block, rows), _besides(there, places), strict=True)
+        return sum(not (same and same_value(*each)) for same, each in zip(alike, besides, strict=True))
+
+
+def _besides(block: RowBlock, rows: Places) -> list[dict[str, Any]]:
+    """What rows (k,) have besides their vectors."""
+    keys = [{"id": block.keys[row].as_py()} for row in rows.tolist()]
+    if block.others is None:
+        return keys
+    return [key | block.others.slice(row, 1).to_pylist()[0] for key, row in zip(keys, rows.tolist(), strict=True)]
+
+
+def compare_all(rows: RowRanges, transform: Transform, folder: Path, engine: Engine) -> Arrival:
+    """Whether all rows arrived in `folder`/parts, where `rewrite_all` wrote them, and some of them as they should."""
+    work = CompareParts(rows, transform, folder / PARTS)
+    return sum(engine.each(list(enumerate(rows.ranges(4 * BATCH))), work), Arrival())
 
 
 def part_file(folder: Path, number: int) -> Path:
