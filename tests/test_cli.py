@@ -239,7 +239,7 @@ def test_check_says_how_many_seeds_are_advisable(folder, capsys):
         "if equal keys mean the same things, give them as seeds",
         "Searching: OK. ",
         "advice: no seeds are needed",
-        "with 15 seeds, nothing else needs to be in both if you can give 3,000 rows per side, and half of the items",
+        "15 seeds were enough from 3,000 rows per side on if nothing else was in both, from 1,000 on if",
         "caution: fewer than 10 rows per dimension (in X)",
     ):
         assert expected in output

@@ -20,13 +20,12 @@ def test_enough_is_from_where_on_every_run_reached_enough(monkeypatch):
     assert rows_needed(0.5, 384) == pytest.approx(30 * 384, abs=50)
 
 
-def test_the_advice_depends_on_what_was_given():
+def test_the_advice_says_what_it_takes_and_what_was_given():
     nothing, half = (rows_needed(share, 384) for share in (0.0, 0.5))
     assert 1000 < half < nothing
-    assert advice_on_rows(nothing, 384).startswith("with 15 seeds, nothing else needs to be in both: you gave")
-    few = advice_on_rows(3000, 384)
-    assert f"if you can give {nothing:,} rows per side" in few
-    assert f"{half:,}; you gave 3,000" in few
+    advice = advice_on_rows(3000, 384)
+    assert f"from {nothing:,} rows per side on if nothing else was in both" in advice
+    assert f"from {half:,} on if half of the items were; you gave 3,000" in advice
 
 
 def test_the_figures_are_those_that_were_measured():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import NamedTuple
 
 SEEDS = 15
@@ -45,20 +46,15 @@ def rows_needed(share: float, dimensions: int) -> int:
 
     `dimensions` are those of the space that has fewer.
     """
-    needed = float("inf")
-    for run in sorted((run for run in RUNS if run.share == share), key=lambda run: run.rows / run.dimensions)[::-1]:
-        if run.reached < ENOUGH:
-            break
-        needed = run.rows / run.dimensions
-    return 100 * round(needed * dimensions / 100)
+    runs = sorted((run for run in RUNS if run.share == share), key=lambda run: run.rows / run.dimensions, reverse=True)
+    *_, fewest = takewhile(lambda run: run.reached >= ENOUGH, runs)
+    return 100 * round(fewest.rows / fewest.dimensions * dimensions / 100)
 
 
 def advice_on_rows(rows: int, dimensions: int) -> str:
     """What so many rows per side can do where little is shared, in one sentence."""
     nothing, half = (rows_needed(share, dimensions) for share in (0.0, 0.5))
-    if rows >= nothing:
-        return f"with {SEEDS} seeds, nothing else needs to be in both: you gave {rows:,} rows per side"
     return (
-        f"with {SEEDS} seeds, nothing else needs to be in both if you can give {nothing:,} rows per side, and half of "
-        f"the items if you can give {half:,}; you gave {rows:,}"
+        f"where this was measured, {SEEDS} seeds were enough from {nothing:,} rows per side on if nothing else was in "
+        f"both, from {half:,} on if half of the items were; you gave {rows:,}"
     )
