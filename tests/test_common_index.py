@@ -52,7 +52,7 @@ def test_one_store_holds_documents_of_several_encoders(kind, common_folder, thre
     if code == 2 and "pip install" in said.err:
         pytest.skip(said.err)
     assert code == 0, said
-    by = "distance" if kind == "sqlite-vec" else "inner product"
+    by = "distance" if kind in ("chroma", "sqlite-vec") else "inner product"
     assert f"search it by {by}" in said.out
     assert migrate("b", "--id-prefix", "a/") == 2
     assert "--id-prefix" in capsys.readouterr().err
@@ -92,7 +92,20 @@ def test_one_store_holds_documents_of_several_encoders(kind, common_folder, thre
         payloads = [payload for batch in store.read(500) for payload in batch.payloads]
     assert about.rows == len(three_spaces["a"]) + len(three_spaces["b"])
     assert {payload["encoder"] for payload in payloads} == {"a", "b"}
-    assert about.metric in {"chroma": ("ip",), "sqlite-vec": ("l2",)}.get(kind, (None, "ip"))
+    assert about.metric in {"chroma": ("l2",), "sqlite-vec": ("l2",)}.get(kind, (None, "ip"))
+
+
+def test_chroma_itself_finds_what_an_exact_search_does(common_folder, three_spaces, common, tmp_path):
+    """Its graph of neighbours is made of distances; one of inner products leads elsewhere."""
+    chromadb = pytest.importorskip("chromadb")
+    given = ["--run", str(common_folder / "run"), "--from", "a"]
+    assert main(["migrate", str(common_folder / "a.npz"), f"chroma:{tmp_path / 'all'}#docs", *given]) == 0
+    queries = common.project(three_spaces["c"], space="c", query=True, metric="l2")
+    documents = common.project(three_spaces["a"], space="a", metric="l2")
+    exact = (2 * queries @ documents.T - (documents**2).sum(axis=1)).argmax(axis=1)
+    collection = chromadb.PersistentClient(str(tmp_path / "all")).get_collection("docs")
+    found = collection.query(query_embeddings=queries, n_results=1)["ids"]
+    assert np.mean([one == three_spaces["a"].keys[row] for (one,), row in zip(found, exact, strict=True)]) > 0.95
 
 
 def test_a_store_of_common_coordinates_takes_in_a_space_that_joined(common_folder, three_spaces, tmp_path, capsys):

@@ -114,7 +114,7 @@ def _into_common(arguments: argparse.Namespace, common: CommonSpace, target: Sto
     from kedge import __version__
     from kedge.many.member import CommonMetric
 
-    metric: CommonMetric = "ip" if "ip" in target.metrics else "l2"
+    metric: CommonMetric = "ip" if "ip" in target.metrics and not target.by_graph else "l2"
     name = arguments.from_space
     project = partial(common.project, space=name, metric=metric)  # also says so where there is no such space
     dims = (common.require_member(name).dim, common.members_[name].coordinates(metric))

@@ -22,7 +22,7 @@ class GuardedStore(Store):
             self._store = make(address)
         self.keeps_payload = self._store.keeps_payload
         self.is_folder = self._store.is_folder
-        self.grows, self.metrics = self._store.grows, self._store.metrics
+        self.grows, self.metrics, self.by_graph = self._store.grows, self._store.metrics, self._store.by_graph
 
     def exists(self) -> bool:  # noqa: D102
         with self._guard():

@@ -83,6 +83,7 @@ class Store(ABC):
     is_folder = True  # whether a place that is no URL is a folder, and not a file
     grows = True  # whether rows can be added to one that is finished
     metrics: tuple[Metric, ...] = ("cosine", "l2", "ip")  # those that can be searched by
+    by_graph = False  # whether searches follow a graph of neighbours (HNSW), which inner products lead astray
 
     def __init__(self, address: Address) -> None:
         self.address = address

@@ -30,6 +30,8 @@ _INT64 = range(-(2**63), 2**63)
 class ChromaStore(Store):
     """A collection. The token of a server is taken from the variable CHROMA_TOKEN."""
 
+    by_graph = True
+
     def __init__(self, address: Address) -> None:
         super().__init__(address)
         self._client = _server(address.place) if address.is_url else None

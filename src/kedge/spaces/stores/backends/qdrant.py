@@ -41,6 +41,8 @@ class QdrantStore(Store):
     The key of a server is taken from the variable QDRANT_API_KEY; one before 1.16 keeps no metadata.
     """
 
+    by_graph = True
+
     def __init__(self, address: Address) -> None:
         super().__init__(address)
         self._name, _, self._wanted = address.name.partition("/")

@@ -42,6 +42,8 @@ _METADATA = "kedge.json"  # a shard keeps none
 class QdrantEdgeStore(Store):
     """A shard. Searching it fast needs `EdgeShard.optimize`, which is left to those who search."""
 
+    by_graph = True
+
     def __init__(self, address: Address) -> None:
         super().__init__(address)
         self._folder = Path(address.place)
