@@ -678,6 +678,39 @@ def test_live_any_key_and_other_anchors(visit, fitted, words):
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize("viewport", [WIDE, NARROW], ids=["wide", "narrow"])
+def test_live_old_and_new_results_side_by_side(visit, fitted, words, viewport):
+    import threading
+
+    explorer = Explorer(fitted, *words, run="RUN", max_rows=300)
+    with serve(explorer, 0) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            page = visit(f"http://127.0.0.1:{server.server_port}/", viewport)
+            page.get_by_label("Key of X or Y").fill("water")
+            page.keyboard.press("Enter")
+            page.wait_for_selector("#results:not([hidden])")
+            expected = explorer.results(str(words[0].row_of["water"]))
+            for which, entries in expected.items():
+                lines = [
+                    f"{each['key']} {each['percent'] / 100:.2f}{' in both' if each['both'] else ''}" for each in entries
+                ]
+                wait_until(
+                    page.locator(f"#results-{which} li").all_inner_texts, lambda read, lines=lines: read == lines
+                )
+            same = sum(each["both"] for each in expected["new"])
+            wait_for_text(page, "#agreement", lambda text: text.startswith(f"The old index finds {same} of the 10 "))
+            assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]  # nothing sticks out
+            page.locator("#search").screenshot(path=SCREENSHOTS / f"old-and-new-{viewport['width']}.png")
+            require_accessible(page)
+            page.locator("#near-y button").first.click()  # a row of Y is no query of the new model
+            wait_for_text(page, "#sought", lambda text: text.endswith(" in Y"))
+            assert page.locator("#results").is_hidden()
+        finally:
+            server.shutdown()
+
+
+@pytest.mark.thorough
 def test_names_of_compared_runs_stay_whole_on_a_phone(browser, fitted, tmp_path):
     write_comparison(tmp_path / "page.html", compare_runs({"runs/15-seeds": fitted, "runs/no-seeds": fitted}))
     page = browser.new_page(viewport=NARROW)
