@@ -373,6 +373,57 @@ def test_the_table_sorts_filters_turns_and_downloads(visit, report, fitted, tmp_
 
 
 @pytest.mark.thorough
+def test_a_slider_turns_one_picture_into_the_other(visit, hostile):
+    page = visit(hostile)
+    page.get_by_text("Turn X's picture into Y's").press("Enter")  # by keyboard alone
+    slider = page.get_by_label("From X to Y", exact=True)
+    wait_until(lambda: slider.get_attribute("aria-valuetext"), lambda text: text == "0 % of the way from X to Y")
+    data = page.evaluate(
+        "openSource().then(({ data }) => ({ ...data.views[data.shown], pairs: data.pairs, keys: data.keys }))"
+    )
+    places, pairs = np.array([each[: data["pairs"]] for each in data["places"]]), data["pairs"]
+    far = np.argsort(-np.hypot(*(places[2:] - places[:2])), kind="stable")[:12]
+    shown = page.locator("#morph li button bdi")
+    assert [text for text in shown.all_text_contents() if text.startswith("row ")] == [
+        data["keys"][0][row] for row in far if data["keys"][0][row].startswith("row ")
+    ]
+
+    def share_painted(side):
+        """The share of the pairs whose place in the picture of X (0) or Y (1) is painted."""
+        return page.evaluate(PAINTED, places[2 * side : 2 * side + 2].tolist()) / pairs
+
+    assert share_painted(0) == 1
+    assert share_painted(1) < 1
+    slider.press("End")
+    wait_until(lambda: share_painted(1), lambda share: share == 1)
+    assert slider.get_attribute("aria-valuetext") == "100 % of the way from X to Y"
+    play = "document.querySelector('#morph button').click(), document.getElementById('morph-share').value"
+    page.emulate_media(reduced_motion="reduce")
+    assert [page.evaluate(play), page.evaluate(play)] == ["0", "100"]  # at once
+    page.emulate_media(reduced_motion="no-preference")
+    assert page.evaluate(play) == "100"  # and from there, step by step
+    wait_until(slider.input_value, lambda value: value == "0")
+    require_accessible(page)
+    for width in (1280, 390):
+        page.set_viewport_size({"width": width, "height": 844})
+        wait_until(
+            lambda: page.evaluate("document.documentElement.scrollWidth"), lambda read, width=width: read <= width
+        )
+        slider.fill("60")
+        page.locator("#morph").screenshot(path=SCREENSHOTS / f"morph-{width}.png")
+
+
+PAINTED = """([xs, ys]) => {
+  const canvas = document.querySelector("#morph canvas");
+  const pen = canvas.getContext("2d");
+  const [across, down] = [canvas.width, canvas.height].map((size) => size / 2);
+  const scale = Math.min(across, down) / REACH;
+  return xs.filter((x, row) => (
+    pen.getImageData(Math.floor(across + scale * x), Math.floor(down - scale * ys[row]), 1, 1).data[3] > 0
+  )).length;
+}"""
+
+
 def test_hostile_keys_stay_text(visit, hostile, tmp_path):
     page = visit(hostile)
     seen = set()
@@ -443,7 +494,7 @@ def test_it_prints_in_light_colours_and_whole(visit, report):
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert page.evaluate("document.getElementById('histogram').layout.font.color") == "#17212b"
     assert page.evaluate(size) == 330  # two of them fit on a sheet
-    assert page.evaluate("document.querySelector('details').open")
+    assert page.evaluate("document.querySelector('#cite details').open")
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert page.evaluate("document.getElementById('histogram').layout.font.color") == "#e8edf2"
     page.wait_for_function(f"Math.abs({size} - {on_screen}) < 3")
@@ -673,6 +724,39 @@ def test_live_any_key_and_other_anchors(visit, fitted, words):
             page.get_by_role("button", name="Apply").click()
             page.wait_for_selector("#trouble:not([hidden])")
             wait_for_text(page, "#trouble", lambda text: "unknown key 'no such key'" in text)
+        finally:
+            server.shutdown()
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("viewport", [WIDE, NARROW], ids=["wide", "narrow"])
+def test_live_old_and_new_results_side_by_side(visit, fitted, words, viewport):
+    import threading
+
+    explorer = Explorer(fitted, *words, run="RUN", max_rows=300)
+    with serve(explorer, 0) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            page = visit(f"http://127.0.0.1:{server.server_port}/", viewport)
+            page.get_by_label("Key of X or Y").fill("water")
+            page.keyboard.press("Enter")
+            page.wait_for_selector("#results:not([hidden])")
+            expected = explorer.results(str(words[0].row_of["water"]))
+            for which, entries in expected.items():
+                lines = [
+                    f"{each['key']} {each['percent'] / 100:.2f}{' in both' if each['both'] else ''}" for each in entries
+                ]
+                wait_until(
+                    page.locator(f"#results-{which} li").all_inner_texts, lambda read, lines=lines: read == lines
+                )
+            same = sum(each["both"] for each in expected["new"])
+            wait_for_text(page, "#agreement", lambda text: text.startswith(f"The old index finds {same} of the 10 "))
+            assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]  # nothing sticks out
+            page.locator("#search").screenshot(path=SCREENSHOTS / f"old-and-new-{viewport['width']}.png")
+            require_accessible(page)
+            page.locator("#near-y button").first.click()  # a row of Y is no query of the new model
+            wait_for_text(page, "#sought", lambda text: text.endswith(" in Y"))
+            assert page.locator("#results").is_hidden()
         finally:
             server.shutdown()
 

@@ -500,6 +500,43 @@ def test_neighbours_are_those_of_the_command_line(explorer, fitted, words):
     assert back_x[0]["key"] == "water"
 
 
+def test_old_and_new_results_are_those_of_the_two_searches(explorer, fitted, words):
+    x, y = words
+    row = x.row_of["water"]
+    results = explorer.results(str(row))
+    for query, space, entries in (
+        (x.vectors[row], x, results["new"]),
+        (fitted.translate(x.vectors[row]), y, results["old"]),
+    ):
+        cosines = space.vectors @ query / np.linalg.norm(space.vectors, axis=1) / np.linalg.norm(query)
+        best = np.argsort(-cosines)[:10]
+        assert [entry["row"] for entry in entries] == best.tolist()
+        assert [entry["percent"] for entry in entries] == np.rint(100 * cosines[best]).astype(int).tolist()
+    assert results["new"][0]["key"] == "water"  # it finds itself
+    same = set(fitted.linked_pairs().keys) | {(key, key) for key in x.keys}
+    found = [[entry["key"] for entry in results[which]] for which in ("new", "old")]
+    assert [entry["both"] for entry in results["new"]] == [
+        any((key, other) in same for other in found[1]) for key in found[0]
+    ]
+    assert [entry["both"] for entry in results["old"]] == [
+        any((other, key) in same for other in found[0]) for key in found[1]
+    ]
+    assert {entry["both"] for entry in results["new"]} == {True, False}
+
+
+@pytest.mark.parametrize(("names", "least", "partner"), [("xy", 0.5, "y70"), ("rr", 1.0, None)])
+def test_items_are_the_same_by_partner_or_by_key(rotated, names, least, partner):
+    x, y = (
+        Embeddings([f"{name}{row}" for row in range(300)], each, name)
+        for name, each in zip(names, rotated(), strict=True)
+    )
+    fitted = AnchorDiscovery(n_anchors=20, device="cpu").fit(x, y, [(row, row) for row in range(50)])
+    found = Explorer(fitted.with_min_confidence(least), x, y, run="RUN", max_rows=50).results("70")
+    assert found["new"][0]["partner"] == partner
+    assert [found[which][0]["key"] for which in ("new", "old")] == [f"{name}70" for name in names]
+    assert [found[which][0]["both"] for which in ("new", "old")] == [True, True]
+
+
 def test_the_picture_changes_with_the_anchors(explorer, words):
     found = explorer.view("found", "", "")
     assert found["places"] == explorer.contents["views"][explorer.contents["shown"]]["places"]
@@ -533,6 +570,8 @@ def test_keys_as_anchors_see_rows_as_the_run_s_own_do(rotated):
         (lambda explorer: explorer.neighbours("x", "2000"), "row must be a whole number below 2000"),
         (lambda explorer: explorer.neighbours("x", "-1"), "row must be a whole number"),
         (lambda explorer: explorer.neighbours("x", "9" * 5000), "row must be a whole number below 2000, got '9999"),
+        (lambda explorer: explorer.results("2000"), "row must be a whole number below 2000"),
+        (lambda explorer: explorer.results(""), "row must be a whole number"),
         (lambda explorer: explorer.view("keys", "", "water\r\nwater\r\n"), "at least 2 anchors"),
         (lambda explorer: explorer.look_up("y", "qqq"), "unknown key 'qqq'"),
         (lambda explorer: explorer.look_up("z", "water"), "side must be x or y"),

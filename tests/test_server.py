@@ -78,6 +78,16 @@ def test_two_hundred_at_once_are_all_answered(port, capfd):
     assert capfd.readouterr() == ("", "")  # no line for each, nor that some had to wait
 
 
+def test_old_and_new_results_are_ten_each(port, words):
+    row = words[0].row_of["water"]
+    status, _, body = ask(port, f"/results?row={row}")
+    assert (status, {name: len(found) for name, found in json.loads(body).items()}) == (200, {"new": 10, "old": 10})
+    for wrong in ("", "?row=", "?row=-1", "?row=2000", "?row=water", f"?row={'9' * 5000}"):
+        status, _, body = ask(port, f"/results{wrong}")
+        assert status == 400
+        assert "row must be a whole number below 2000" in json.loads(body)["error"]
+
+
 def test_idle_connections_hold_no_threads(port):
     with ExitStack() as stack:
         for _ in range(300):

@@ -48,7 +48,7 @@ for (const [event, begins] of [["beforeprint", true], ["afterprint", false]]) {
   addEventListener(event, () => {
     printing = begins;
     document.documentElement.classList.toggle("printing", printing);
-    document.querySelector("details").open = printing;
+    document.querySelector("#cite details").open = printing;
     redrawAll();
     if (!printing) document.querySelectorAll(".js-plotly-plot").forEach((plot) => Plotly.Plots.resize(plot));
   });

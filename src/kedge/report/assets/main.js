@@ -36,6 +36,9 @@ async function start() {
   const spaces = new Spaces(source, (entry) => search.show(entry), (selected) => table.follow(selected));
   search.onShow = (entry) => spaces.light(entry);
   if (search.shown) spaces.light(search.shown);
+  const morph = new Morph(source, (entry) => search.show(entry));
+  spaces.onDraw = (places) => morph.show(places);
+  morph.show(spaces.places());
   wipe();
   performance.mark("live");
   await look.add(spaces);

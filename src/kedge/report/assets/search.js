@@ -56,29 +56,43 @@ class Search {
 
   async show(entry) {
     const number = ++this.wanted;
-    const lists = await attempt(() => this.source.neighbours(entry));
-    if (!lists || number !== this.wanted) return;
+    const searching = entry.side === "x" ? this.source.results?.(entry) : null; // only a live page can
+    const found = await attempt(() => Promise.all([this.source.neighbours(entry), searching]));
+    if (!found || number !== this.wanted) return;
+    const [lists, results] = found;
     this.shown = entry;
     document.getElementById("neighbours").hidden = false;
     document.getElementById("sought").replaceChildren(pictured(entry.key), ` in ${entry.side.toUpperCase()}`);
     const partner = document.getElementById("partner");
     if (entry.partner === null) partner.textContent = "It is unmatched.";
     else partner.replaceChildren("Its partner: ", pictured(entry.partner), `, ${sureness(entry)}.`);
-    SIDES.forEach((side, number) => {
-      document.getElementById(`near-${side}`).replaceChildren(...lists[number].map((near) => {
-        const item = document.createElement("li");
-        item.append(keyButton(near, (chosen) => this.show(chosen)), ` ${(near.percent / 100).toFixed(2)}`);
-        if (side !== entry.side && near.key === entry.partner) {
-          const mark = document.createElement("span");
-          mark.className = "mark";
-          mark.textContent = "partner";
-          item.append(" ", mark);
-        }
-        return item;
-      }));
-    });
+    SIDES.forEach((side, number) => this.list(`near-${side}`, lists[number], (near) => (
+      side !== entry.side && near.key === entry.partner ? "partner" : ""
+    )));
+    const compared = document.getElementById("results");
+    if (compared) compared.hidden = !results;
+    if (results) {
+      for (const [name, entries] of Object.entries(results)) this.list(`results-${name}`, entries, ({ both }) => (both ? "in both" : ""));
+      const same = results.new.filter(({ both }) => both).length;
+      document.getElementById("agreement").textContent = `The old index finds ${same} of the ${results.new.length} that the new model finds.`;
+    }
     this.onShow(entry);
     this.onChange();
+  }
+
+  /* Entries with their cosines, and a mark on some. */
+  list(name, entries, markOf) {
+    document.getElementById(name).replaceChildren(...entries.map((entry) => {
+      const item = document.createElement("li");
+      item.append(keyButton(entry, (chosen) => this.show(chosen)), ` ${(entry.percent / 100).toFixed(2)}`);
+      if (markOf(entry)) {
+        const mark = document.createElement("span");
+        mark.className = "mark";
+        mark.textContent = markOf(entry);
+        item.append(" ", mark);
+      }
+      return item;
+    }));
   }
 
   look() {

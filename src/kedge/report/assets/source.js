@@ -98,6 +98,11 @@ class LiveSource {
     return (await this.ask("near", { side: entry.side, row: entry.row })).lists;
   }
 
+  /* What a search for a row of X finds with the new model, and translated in the old index. */
+  async results(entry) {
+    return this.ask("results", { row: entry.row });
+  }
+
   /* The places of the rows drawn, relative to the anchors that a form asks for. */
   async view(form) {
     return this.ask("view", form);

@@ -10,6 +10,7 @@ class Spaces {
     this.data = source.data;
     this.onSelect = onSelect;
     this.onChange = () => {};
+    this.onDraw = () => {};
     this.plots = SIDES.map((side) => document.getElementById(`plot-${side}`));
     this.views = [...this.data.views];
     this.shown = this.data.shown;
@@ -193,6 +194,7 @@ class Spaces {
     showLegend(this.colouring, this.choice, (choice) => this.select(choice));
     document.getElementById("view-description").textContent = this.views[this.shown].description ?? "";
     document.getElementById("whole").disabled = this.isWhole();
+    this.onDraw(places);
   }
 
   listen(plot, number, onPick) {

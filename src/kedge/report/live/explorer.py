@@ -14,6 +14,7 @@ from kedge.errors import InputError
 from kedge.estimators import AnchorDiscovery
 from kedge.geometry import relative
 from kedge.models.side import AnchorKind
+from kedge.report.live.old_and_new import search_old_and_new
 from kedge.report.live.thumbnails import Thumbnails
 from kedge.report.page.gold_section import GoldComparison
 from kedge.report.page.run_data import as_whole_numbers, data_of, layout_view
@@ -25,6 +26,7 @@ from kedge.spaces import Embeddings
 
 _HITS = 12
 _NEIGHBOURS = 12
+_RESULTS = 10
 _MIN_ANCHORS = 2
 _KINDS: dict[str, AnchorKind] = {"found": "free", "snapped": "snapped", "seeds": "seeds"}
 
@@ -107,6 +109,20 @@ class Explorer:
             _other(own): self._listed(_other(own), self._neighbourhoods.across(own, number, _NEIGHBOURS)),
         }
         return [lists["x"], lists["y"]]
+
+    def results(self, row: str) -> dict[str, Any]:
+        """What a search for a row of X finds with the new model among X, and translated in the old index, Y.
+
+        Entries have their cosine in percent, and whether the other search has found the same item, in `both`: a row
+        that is the partner, or has the same key.
+        """
+        x, y = self._spaces["x"], self._spaces["y"]
+        found = search_old_and_new(self._discovery, x, y, _number(row, "row", len(x)), _RESULTS)
+        new, old = self._listed("x", found.new), self._listed("y", found.old)
+        for these, others in ((new, old), (old, new)):
+            for entry in these:
+                entry["both"] = any(other["key"] in (entry["partner"], entry["key"]) for other in others)
+        return {"new": new, "old": old}
 
     def view(self, kind: str, count: str, keys: str) -> dict[str, Any]:
         """The rows drawn, relative to other anchors.

@@ -272,6 +272,7 @@ def _answers(explorer: Explorer) -> Mapping[str, Callable[[Mapping[str, str]], A
         "/keys": lambda asked: {"hits": explorer.find(asked.get("text", ""))},
         "/key": lambda asked: {"entry": explorer.look_up(asked.get("side", ""), asked.get("key", ""))},
         "/near": lambda asked: {"lists": explorer.neighbours(asked.get("side", ""), asked.get("row", ""))},
+        "/results": lambda asked: explorer.results(asked.get("row", "")),
         "/view": lambda asked: explorer.view(asked.get("kind", ""), asked.get("count", ""), asked.get("keys", "")),
         "/layout": lambda asked: explorer.layout(),  # noqa: ARG005
         "/image": lambda asked: explorer.thumbnail(asked.get("key", "")),

@@ -33,6 +33,7 @@ _SCRIPTS = (
     "landmarks.js",
     "selection.js",
     "spaces.js",
+    "morph.js",
     "search.js",
     "table.js",
     "look.js",
