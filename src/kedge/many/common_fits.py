@@ -22,8 +22,6 @@ from kedge.models.pair_model import choose_ridge
 _POWER, _RIDGE = -0.25, 0.01
 # Of so many of the surest pairs the middle ridge is taken.
 _RIDGES_OF = 3
-# A smaller share of two spaces' pairs in the groups means that these say too little.
-_LOST = 0.5
 
 
 def fit_common(
@@ -40,13 +38,9 @@ def fit_common(
 def fit_to_groups(
     spaces: Sequence[Loaded], groups: Groups, outcomes: Mapping[Pair, PairOutcome]
 ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], CommonFactors]:
-    """The same, of the pairs that the groups hold, also between spaces that were not run; and of soft ones.
-
-    Where groups have lost most of the pairs that two spaces came to by themselves, these are what counts.
-    """
+    """The same, of the pairs that the groups hold, also between spaces that were not run; and of soft ones."""
     count = len(spaces)
     hard = {(s, t): groups.pairs(s, t) for s in range(count) for t in range(s + 1, count)}
-    hard |= {pair: found.pairs for pair, found in outcomes.items() if len(found.pairs) * _LOST > len(hard[pair])}
     crosses = {pair: found.cross for pair, found in outcomes.items() if found.soft}
     for (s, t), pairs in hard.items():
         if len(pairs) and (s, t) not in crosses:
