@@ -11,7 +11,6 @@ from torch import Tensor
 from kedge.estimators.devices import Loaded, to_numpy
 from kedge.judging.health import Answer, verdict_of
 from kedge.judging.judge import RECOGNISED_SCALE
-from kedge.many.common_fits import half_whitened_side, maps_of
 from kedge.many.common_health import PairHealth
 from kedge.many.member import Member
 from kedge.many.numerics.common_coordinates import MAX_LOADING
@@ -19,7 +18,7 @@ from kedge.many.numerics.common_factors import CommonFactors
 from kedge.many.numerics.grouping import Groups, join_groups
 from kedge.many.numerics.synchronisation import rotation_into
 from kedge.many.pairwise import PairOutcome, align_alone, problem_of
-from kedge.many.uniting import center_of_space
+from kedge.many.uniting import center_of_space, half_whitened_side, maps_of
 from kedge.models.pair_fitting import moments_of_halves
 from kedge.models.pair_model import choose_ridge
 from kedge.solving.steps import Log

@@ -1,17 +1,16 @@
 """From spaces and what is known between them to one common space: pairs, loops, rotations, factors, groups.
 
 Pairs of spaces are run first, each by itself, and judged. Those that pass, and break no loop, hold the common space
-together. Spaces that none of them connects with the others are compared with these as a whole (`islands`); a pair that
-fails by itself is tried once more from where its neighbours have led. Then everything is fitted to all pairs at once: a
-rotation per space, coordinates with likelihoods (`common_fits`), and the groups (`grouping`), to which these are fitted
-once more.
+together; a pair that fails by itself is tried once more from where its neighbours have led. Then everything is fitted
+to all pairs at once: a rotation per space (`synchronisation`), coordinates with likelihoods (`common_factors`), and the
+groups (`grouping`), to which the coordinates are fitted once more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from statistics import median_low
 
 import numpy as np
 import torch
@@ -19,23 +18,23 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from kedge.estimators.devices import Loaded, to_numpy
+from kedge.geometry import Spectrum
 from kedge.judging.recognition import Choices, Recognition, count_recognised
-from kedge.many.common_fits import fit_common, fit_to_groups
-from kedge.many.islands import Island, pool, single
-from kedge.many.numerics.common_factors import CommonFactors
+from kedge.many.numerics.common_factors import CommonFactors, fit_factors, rotation_factors
 from kedge.many.numerics.grouping import Groups, merge_groups
 from kedge.many.numerics.loops import Loop, breaking_pairs, close_loop
-from kedge.many.numerics.pair_graph import (
-    Pair,
-    components_of,
-    main_component,
-    pairs_to_run,
-    pairs_to_try,
-    triangles_of,
-)
+from kedge.many.numerics.pair_graph import Pair, main_component, pairs_to_run, pairs_to_try, triangles_of
+from kedge.many.numerics.synchronisation import synchronise
 from kedge.many.pairwise import PairOutcome, align_alone, align_from, problem_of
 from kedge.matching import CosineReading, Match, Reading, compare
+from kedge.models.pair_fitting import moments_of_halves
+from kedge.models.pair_model import choose_ridge
 from kedge.solving.steps import Log
+
+# By this power of its variances a space is whitened before it is rotated, as by a whiten-rotate-recolor map.
+_POWER, _RIDGE = -0.25, 0.01
+# Of so many of the surest pairs the middle ridge is taken.
+_RIDGES_OF = 3
 
 Report = Callable[[Pair, PairOutcome], None]
 """What is called with every pair of spaces that has been aligned."""
@@ -77,147 +76,50 @@ def unite(
 
     Spaces that are declared `disjoint` have no item in common but the known ones: no others are looked for.
     """
-    work = _Work(spaces, known, random_state, log, on_pair, min_confidence, disjoint)
-    outcomes = _run_alone(work)
+    outcomes = _run_alone(spaces, known, random_state, log, on_pair, disjoint=disjoint)
     loops = [] if disjoint else loops_of(outcomes)
     breaking = tuple(breaking_pairs(loops))
     trusted = {pair: found for pair, found in outcomes.items() if found.ok and pair not in breaking}
-    _bridge(work, outcomes, trusted)
     members = tuple(sorted(main_component(len(spaces), trusted)))
     if not members:
         nobody = Groups(torch.empty(0, 0, dtype=torch.int64), torch.empty(0))
         return Union((), (), (), None, nobody, outcomes, tuple(loops), breaking, {}, {})
     some = [spaces[space] for space in members]
+    into, back, factors = fit_common(some, _among(members, trusted))
     again = [pair for pair in outcomes if pair not in trusted and set(pair) <= set(members)]
-    if again:
-        into, _, factors = fit_common(some, _among(members, trusted))
     for s, t in again:
         a, b = members.index(s), members.index(t)
-        reading = CosineReading(into[a].float(), into[b].float()) if disjoint else factors.pair_model(a, b)
-        _try_from(work, (s, t), reading, outcomes, trusted)
+        reading: Reading = CosineReading(into[a].float(), into[b].float())
+        if factors is not None and not disjoint:
+            reading = factors.pair_model(a, b)
+        seeds = _seeds(known, s, t)
+        found = align_from(spaces[s], spaces[t], seeds, reading, random_state, log, disjoint=disjoint)
+        if found.ok or not outcomes[s, t].ok:
+            outcomes[s, t] = found
+        if found.ok:
+            trusted[s, t] = found
+        if on_pair is not None:
+            on_pair((s, t), found)
     breaking = tuple(pair for pair in breaking if pair not in trusted)
-    held = _hold(work, members, trusted)
-    into, back, factors = held.into, held.back, held.factors
-    if not disjoint:
-        into, back, factors = fit_to_groups(some, held.groups, _among(members, trusted))
-    matches, recognised = held.matches, held.recognised
-    return Union(members, into, back, factors, held.groups, outcomes, tuple(loops), breaking, matches, recognised)
-
-
-@dataclass(frozen=True)
-class _Work:
-    """What is to be united, and how."""
-
-    spaces: Sequence[Loaded]
-    known: Tensor
-    random_state: int
-    log: Log
-    on_pair: Report | None
-    min_confidence: float
-    disjoint: bool
-
-    def seeds(self, first: int, second: int) -> Tensor:
-        """The known pairs (s, 2) of two spaces."""
-        both = self.known[:, [first, second]]
-        return both[(both >= 0).all(dim=1)].contiguous()
-
-    def report(self, pair: Pair, found: PairOutcome) -> None:
-        """Tell whoever asked that a pair has been aligned."""
-        if self.on_pair is not None:
-            self.on_pair(pair, found)
-
-
-@dataclass(frozen=True)
-class _Held:
-    """Some of the spaces, as their pairs hold them together: see `Union`, but for a fit to the groups."""
-
-    into: tuple[Tensor, ...]
-    back: tuple[Tensor, ...]
-    factors: CommonFactors
-    groups: Groups
-    matches: Mapping[Pair, Match]
-    recognised: Mapping[Pair, Recognition]
-
-
-def _hold(work: _Work, members: Sequence[int], trusted: Mapping[Pair, PairOutcome]) -> _Held:
-    """Fit spaces that the trusted pairs connect, and group their rows."""
-    some = [work.spaces[space] for space in members]
-    inside = _among(members, trusted)
-    into, back, factors = fit_common(some, inside)
+    if again:
+        into, back, factors = fit_common(some, _among(members, trusted))
     # Other spaces make it harder to fit noise: what the pair that is least prone to it came to is enough to ask.
-    chance = min(found.judged.chance_rate for found in inside.values())
-    matches, recognised = _read_all(some, factors, chance)
-    seeds = work.known[:, list(members)].cpu()
-    if work.disjoint:
-        return _Held(into, back, factors, _known_groups(some, seeds), matches, recognised)
-    groups = merge_groups(
-        factors.on_cpu(),
-        [space.rows.float().cpu() for space in some],
-        {pair: found.share for pair, found in recognised.items()},
-        seeds,
-        min_probability=work.min_confidence,
-        chance_rate=chance,
-    )
-    return _Held(into, back, factors, groups, matches, recognised)
-
-
-def _bridge(work: _Work, outcomes: dict[Pair, PairOutcome], trusted: dict[Pair, PairOutcome]) -> None:
-    """Connect spaces, or whole islands of them, that no pair connects with the others: what islands show as a whole is
-    where their pairs are tried from, until one is ok.
-    """
-    count = len(work.spaces)
-    first = main_component(count, trusted)
-    others = [component for component in components_of(count, trusted) if component != first]
-    main: Island | None = None
-    for component in sorted(others, key=lambda one: (-len(one), min(one))) if first else ():
-        main = main or _island(work, main_component(count, trusted), trusted)
-        other = _island(work, component, trusted)
-        found = align_alone(
-            main.pooled,
-            other.pooled,
-            main.seeds_with(other, work.known.cpu()),
-            work.random_state,
-            work.log.within(f"islands-{min(component)}"),
-            disjoint=work.disjoint,
+    chance = min(found.judged.chance_rate for found in trusted.values())
+    matches, recognised = _read_all(some, factors, chance) if factors is not None else ({}, {})
+    seeds = known[:, list(members)].cpu()
+    groups = _known_groups(some, seeds)
+    if factors is not None and not disjoint:
+        sureness = {pair: found.share for pair, found in recognised.items()}
+        groups = merge_groups(
+            factors.on_cpu(),
+            [space.rows.float().cpu() for space in some],
+            sureness,
+            seeds,
+            min_probability=min_confidence,
+            chance_rate=chance,
         )
-        if not found.ok:
-            continue
-        (here, there), _, _ = fit_common([main.pooled, other.pooled], {(0, 1): found})
-        sides = main.matrices(here) | other.matrices(there)
-        for s, t in sorted(tuple(sorted(pair)) for pair in product(main.members, other.members)):
-            if _try_from(work, (s, t), CosineReading(sides[s], sides[t]), outcomes, trusted):
-                main = None  # has grown
-                break
-
-
-def _island(work: _Work, component: Iterable[int], trusted: Mapping[Pair, PairOutcome]) -> Island:
-    """Spaces that the trusted pairs connect, as one."""
-    members = sorted(component)
-    if len(members) == 1:
-        return single(members[0], work.spaces[members[0]], len(work.spaces))
-    held = _hold(work, members, trusted)
-    some = [work.spaces[space] for space in members]
-    return pool(members, some, held.into, held.back, held.groups, len(work.spaces))
-
-
-def _try_from(
-    work: _Work,
-    pair: Pair,
-    reading: Reading,
-    outcomes: dict[Pair, PairOutcome],
-    trusted: dict[Pair, PairOutcome],
-) -> bool:
-    """Align a pair from where its neighbours have led, and say whether it is ok; one that is worse is not kept."""
-    s, t = pair
-    found = align_from(
-        work.spaces[s], work.spaces[t], work.seeds(s, t), reading, work.random_state, work.log, disjoint=work.disjoint
-    )
-    if found.ok or pair not in outcomes or not outcomes[pair].ok:
-        outcomes[pair] = found
-    if found.ok:
-        trusted[pair] = found
-    work.report(pair, found)
-    return found.ok
+        into, back, factors = _fit_to_groups(some, groups, _among(members, trusted))
+    return Union(members, into, back, factors, groups, outcomes, tuple(loops), breaking, matches, recognised)
 
 
 def loops_of(outcomes: Mapping[Pair, PairOutcome]) -> list[Loop]:
@@ -228,20 +130,93 @@ def loops_of(outcomes: Mapping[Pair, PairOutcome]) -> list[Loop]:
     ]
 
 
-def _run_alone(work: _Work) -> dict[Pair, PairOutcome]:
+def fit_common(
+    spaces: Sequence[Loaded], outcomes: Mapping[Pair, PairOutcome]
+) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], CommonFactors]:
+    """Maps into the common space and back, and the factors, of spaces that the outcomes connect."""
+    into, back = _fit_rotations(spaces, {pair: found.cross for pair, found in outcomes.items()})
+    hard = {pair: found.pairs for pair, found in outcomes.items() if not found.soft}
+    if {space for pair in hard for space in pair} != set(range(len(spaces))):
+        return into, back, rotation_factors([space.spectrum for space in spaces], into)
+    return into, back, _fit_hard(spaces, hard)
+
+
+def _fit_to_groups(
+    spaces: Sequence[Loaded], groups: Groups, outcomes: Mapping[Pair, PairOutcome]
+) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], CommonFactors]:
+    """The same, of the pairs that the groups hold, also between spaces that were not run; and of soft ones."""
+    count = len(spaces)
+    hard = {(s, t): groups.pairs(s, t) for s in range(count) for t in range(s + 1, count)}
+    crosses = {pair: found.cross for pair, found in outcomes.items() if found.soft}
+    for (s, t), pairs in hard.items():
+        if len(pairs) and (s, t) not in crosses:
+            crosses[s, t] = _cross(spaces[s], spaces[t], pairs)
+    into, back = _fit_rotations(spaces, crosses)
+    enough = {
+        (s, t): pairs
+        for (s, t), pairs in hard.items()
+        if len(pairs) >= 2 * min(spaces[s].rows.shape[1], spaces[t].rows.shape[1])
+    }
+    if {space for pair in enough for space in pair} != set(range(count)):
+        return into, back, rotation_factors([space.spectrum for space in spaces], into)
+    return into, back, _fit_hard(spaces, enough)
+
+
+def _fit_rotations(
+    spaces: Sequence[Loaded], crosses: Mapping[Pair, Tensor]
+) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """Whiten by half, rotate into the common space; rotate out of it, recolor by half."""
+    spectra = [space.spectrum for space in spaces]
+    half_white = {(s, t): half_whitened(spectra[s], spectra[t], cross) for (s, t), cross in crosses.items()}
+    rotations = synchronise(half_white, [len(spectrum.variances) for spectrum in spectra])
+    return maps_of(spectra, rotations)
+
+
+def half_whitened(first: Spectrum, second: Spectrum, cross: Tensor) -> Tensor:
+    """A cross moment (ds, dt) of rows as they are before they are rotated."""
+    return first.times_power(second.times_power(cross.T, _POWER, _RIDGE).T, _POWER, _RIDGE)
+
+
+def half_whitened_side(spectrum: Spectrum, cross: Tensor) -> Tensor:
+    """The same where only the first side is as it was."""
+    return spectrum.times_power(cross, _POWER, _RIDGE)
+
+
+def maps_of(spectra: Sequence[Spectrum], rotations: Sequence[Tensor]) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """Maps into the common space (ds, d), and back (d, ds), by rotations (ds, d)."""
+    sides = list(zip(spectra, rotations, strict=True))
+    into = tuple(spectrum.times_power(rotation, _POWER, _RIDGE) for spectrum, rotation in sides)
+    return into, tuple(spectrum.times_power(rotation, -_POWER, _RIDGE).T for spectrum, rotation in sides)
+
+
+def _fit_hard(spaces: Sequence[Loaded], pairs: Mapping[Pair, Tensor]) -> CommonFactors:
+    """The factors of pairs (p, 2) of rows between some of the spaces."""
+    nothing = torch.empty(0, 2, dtype=torch.int64)
+    halves = {
+        (s, t): moments_of_halves(problem_of(spaces[s], spaces[t], nothing), *found.T)
+        for (s, t), found in pairs.items()
+    }
+    surest = sorted(pairs, key=lambda pair: -len(pairs[pair]))[:_RIDGES_OF]
+    ridge = median_low([choose_ridge(spaces[s].spectrum, spaces[t].spectrum, halves[s, t]) for s, t in surest])
+    return fit_factors([space.spectrum for space in spaces], halves, ridge)
+
+
+def _run_alone(
+    spaces: Sequence[Loaded], known: Tensor, random_state: int, log: Log, on_pair: Report | None, *, disjoint: bool
+) -> dict[Pair, PairOutcome]:
     """The pairs that are run: as many as it takes to connect all spaces, if that can be."""
     outcomes: dict[Pair, PairOutcome] = {}
-    count = len(work.spaces)
-    waiting = pairs_to_run(count)
+    waiting = pairs_to_run(len(spaces))
     while waiting:
         s, t = waiting.pop(0)
-        within = work.log.within(f"pair-{s}-{t}")
-        first, second = work.spaces[s], work.spaces[t]
-        outcomes[s, t] = align_alone(first, second, work.seeds(s, t), work.random_state, within, disjoint=work.disjoint)
-        work.report((s, t), outcomes[s, t])
+        within = log.within(f"pair-{s}-{t}")
+        seeds = _seeds(known, s, t)
+        outcomes[s, t] = align_alone(spaces[s], spaces[t], seeds, random_state, within, disjoint=disjoint)
+        if on_pair is not None:
+            on_pair((s, t), outcomes[s, t])
         if not waiting:
             ok = [pair for pair, found in outcomes.items() if found.ok]
-            waiting = pairs_to_try(count, ok, outcomes)
+            waiting = pairs_to_try(len(spaces), ok, outcomes)
     return outcomes
 
 
@@ -274,10 +249,20 @@ def _known_groups(spaces: Sequence[Loaded], known: Tensor) -> Groups:
     return Groups(rows, torch.ones(len(rows)))
 
 
+def _seeds(known: Tensor, first: int, second: int) -> Tensor:
+    """The known pairs (s, 2) of two spaces."""
+    both = known[:, [first, second]]
+    return both[(both >= 0).all(dim=1)].contiguous()
+
+
 def _among(members: Sequence[int], outcomes: Mapping[Pair, PairOutcome]) -> dict[Pair, PairOutcome]:
     """The outcomes between members, by their numbers among these."""
     place = {space: number for number, space in enumerate(members)}
     return {(place[s], place[t]): found for (s, t), found in outcomes.items() if s in place and t in place}
+
+
+def _cross(first: Loaded, second: Loaded, pairs: Tensor) -> Tensor:
+    return (first.rows[pairs[:, 0]].float().T @ second.rows[pairs[:, 1]].float()).double()
 
 
 def center_of_space(space: Loaded) -> NDArray[np.float32]:
