@@ -74,6 +74,7 @@ def run_script(tmp_path, run_files, word_files):
             script.write_text(given + BEGIN + body)
             token.write_text(secrets.token_hex(32))  # or Ray would leave one in the home folder
             settings = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token), "RAY_USAGE_STATS_ENABLED": "0"}
+            settings["RAY_worker_niceness"] = "0"  # as it is, 15, other tests on the same cores would starve them
             done = subprocess.run(
                 [sys.executable, str(script)],
                 env=os.environ | settings | {"OMP_NUM_THREADS": "1"} | environment,
