@@ -12,7 +12,7 @@ from torch.nn.functional import pad
 
 from kedge.matching.blocks import DEFAULT_BUDGET, row_blocks
 from kedge.matching.candidates import Candidates, nearest_of
-from kedge.matching.csls import NEIGHBOURS, Match, Ranked, best_both_ways, match_csls, second_margins
+from kedge.matching.csls import NEIGHBOURS, Match, Nearest, best_both_ways, match_csls, second_margins
 from kedge.matching.neighbours import largest
 
 # Numbers of candidates that are side by side in memory at once.
@@ -99,7 +99,7 @@ class ExactComparison(_ByChoices):
     candidates: None = None
 
     @cached_property
-    def _best(self) -> tuple[tuple[Tensor, Tensor], tuple[Ranked, Ranked]]:
+    def _best(self) -> tuple[tuple[Tensor, Tensor], tuple[Nearest, Nearest]]:
         return best_both_ways(self.x, self.y, budget=self.budget)
 
     @property

@@ -15,7 +15,7 @@ from kedge.matching.neighbours import best_partners, largest, largest_of_groups,
 
 NEIGHBOURS = 10
 
-Ranked = tuple[Tensor, Tensor]
+Nearest = tuple[Tensor, Tensor]
 """Values (n, k) of each row, best first, and the rows (n, k) of the other side that they are to."""
 
 # Where the best by CSLS are looked for first: among so many nearest rows, and all rows that have the row among theirs.
@@ -70,7 +70,7 @@ def match_csls(a: Tensor, b: Tensor, neighbours: int = NEIGHBOURS, *, budget: in
 
 def best_both_ways(
     a: Tensor, b: Tensor, *, budget: int = DEFAULT_BUDGET
-) -> tuple[tuple[Tensor, Tensor], tuple[Ranked, Ranked]]:
+) -> tuple[tuple[Tensor, Tensor], tuple[Nearest, Nearest]]:
     """Hubness (n,) and (m,) of rows a (n, d) and b (m, d), and the three best partners by CSLS of every row of either.
 
     They are the best of all rows, by one pass over these: every row keeps its nearest, and a pair that neither of its
@@ -85,7 +85,9 @@ def best_both_ways(
     return (hubness_a, hubness_b), (best_a, best_b)
 
 
-def _best_of_shortlists(a: Tensor, b: Tensor, near_a: Ranked, near_b: Ranked, penalty: Tensor, budget: int) -> Ranked:
+def _best_of_shortlists(
+    a: Tensor, b: Tensor, near_a: Nearest, near_b: Nearest, penalty: Tensor, budget: int
+) -> Nearest:
     """The largest <a_i, b_j> - penalty_j (n, 3) for each row of a, best first, and their rows of b (n, 3).
 
     What is nearest to the rows of either side is known.
@@ -109,7 +111,7 @@ def _best_of_shortlists(a: Tensor, b: Tensor, near_a: Ranked, near_b: Ranked, pe
     return values, columns
 
 
-def _limit(near: Ranked, total: int) -> Tensor:
+def _limit(near: Nearest, total: int) -> Tensor:
     """How similar (n,) what is not among the nearest of each row can be, at most; -inf where all of so many are."""
     values = near[0][:, -1].contiguous()
     return torch.full_like(values, -torch.inf) if near[0].shape[1] == total else values
