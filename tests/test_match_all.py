@@ -251,7 +251,7 @@ def test_migration_in_batches_keeps_everything(run_files, words, tmp_path, short
     rows = {row["id"]: row for row in pq.read_table(tmp_path / "new").to_pylist()}
     expected = load(run).translate(words[0], scale="raw")
     assert sorted(rows) == list(range(len(expected)))
-    np.testing.assert_allclose([rows[number]["vector"] for number in rows], expected[list(rows)], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose([rows[number]["vector"] for number in rows], expected[list(rows)], atol=1e-3)
     assert [rows[number]["word"] for number in sorted(rows)] == list(words[0].keys)
     # What a migration in one go says of its target, this one says too: neither is translated twice.
     assert main(["migrate", target, f"parquet:{tmp_path / 'again'}", "--run", run]) == 2
@@ -444,7 +444,7 @@ def test_a_lance_table_migrates_with_its_payload(run_files, words, tmp_path, sho
     expected = load(run_files[0]).translate(words[0], scale="raw")
     assert list(rows) == list(words[0].keys)
     assert all(row["word"] == row["id"] for row in rows.values())
-    np.testing.assert_allclose([row["vector"] for row in rows.values()], expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose([row["vector"] for row in rows.values()], expected, atol=1e-3)
 
 
 def test_rows_without_a_direction_are_named(tmp_path):
