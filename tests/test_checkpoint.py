@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import subprocess
@@ -64,8 +63,10 @@ def assert_same_bytes(one: Path, other: Path) -> None:
 # after so many rounds of one, in the middle of it.
 KILLED = """
 import os, signal, sys
-where, when, folder, states = sys.argv[1:5]
+where, when, folder, states, threads = sys.argv[1:6]
 from pathlib import Path
+import torch
+torch.set_num_threads(int(threads))
 from kedge import AnchorDiscovery, read_embeddings, read_pairs
 from kedge.runs import checkpoint
 keep = checkpoint.Checkpoint.keep
@@ -126,11 +127,9 @@ def test_killed_at_any_moment_it_goes_on_to_the_same_bytes(folder, undisturbed, 
 
 def assert_it_goes_on(folder: Path, undisturbed: Path, tmp_path: Path, where: str, when: str) -> None:
     states = tmp_path / "states"
-    killed = subprocess.run(
-        [sys.executable, "-c", KILLED, where, when, str(folder), str(states)],
-        capture_output=True,
-        env=os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())},
-    )
+    # As many threads of torch as here; not by the environment, which SciPy's would follow too.
+    given = [where, when, str(folder), str(states), str(torch.get_num_threads())]
+    killed = subprocess.run([sys.executable, "-c", KILLED, *given], capture_output=True)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     kept = {path.stem for path in states.glob("attempt-1-*")}  # not what was half written
     steps: list[Step] = []
@@ -233,15 +232,21 @@ def test_stopped_before_or_after_any_one_stage_it_goes_on_to_the_same_bytes(case
 
 # -- on the command line --------------------------------------------------------------------------
 
+COMMAND = """
+import sys, torch
+torch.set_num_threads(int(sys.argv.pop(1)))
+from kedge.cli.main import entry_point
+entry_point()
+"""
+
 
 @pytest.mark.thorough
 def test_resume_on_the_command_line(folder, undisturbed, capsys):
     out, states = folder / "resumed", folder / "resumed.checkpoint"
     process = subprocess.Popen(
-        [sys.executable, "-m", "kedge", *arguments(folder, "resumed")],
+        [sys.executable, "-c", COMMAND, str(torch.get_num_threads()), *arguments(folder, "resumed")],
         stderr=subprocess.PIPE,
         text=True,
-        env=os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())},
     )
     while not (states / "attempt-1-start.safetensors").exists():
         assert process.poll() is None
