@@ -343,7 +343,7 @@ def test_a_dense_sample_of_few_rows_is_all_of_them(rotated):
 
 
 def test_samples_follow_the_number_of_rows():
-    assert [schedule.sample_size for schedule in schedules_for(0, rows=500)] == [500] * 5
+    assert [schedule.sample_size for schedule in schedules_for(0, rows=500)] == [500] * 6
     assert {schedule.sample_size for schedule in schedules_for(0, rows=10**6)} == {8000, 20_000, 40_000}
     assert len(schedules_for(0, rows=10**6)) > len(schedules_for(0, rows=500))
     with pytest.raises(InputError, match="parts must be at least 1"):

@@ -2,6 +2,7 @@
 
 from kedge.geometry.canonical import canonical_directions, canonical_loadings, held_out_correlations, recolored_rotation
 from kedge.geometry.eigen import eigh, leading_eigh
+from kedge.geometry.independent import Components
 from kedge.geometry.isotonic import never_rising
 from kedge.geometry.least_squares import refine_rotation, ridge
 from kedge.geometry.moments import Moments, moments_of
@@ -12,6 +13,7 @@ from kedge.geometry.spectrum import Spectrum, leading_directions
 from kedge.geometry.sphere import exponential_map
 
 __all__ = [
+    "Components",
     "Moments",
     "Spectrum",
     "canonical_directions",

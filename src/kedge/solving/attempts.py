@@ -10,7 +10,6 @@ shared, finishing stays soft.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,13 +26,13 @@ from kedge.matching import (
     Reading,
     draw_rows,
     nearest_of,
-    transport_step,
-    transport_value,
 )
 from kedge.models.maps.choosing import ENOUGH_KNOWN
 from kedge.models.pair_fitting import fit_model, known_and_found, pair_cross
 from kedge.solving.alignment import Alignment, Judge, Opinion
 from kedge.solving.annealing import anneal, leading_axes
+from kedge.solving.closeness import Closeness, implied_cross
+from kedge.solving.components import read_by_components
 from kedge.solving.fingerprints import WHITENINGS
 from kedge.solving.finishing import Finished, finish, finish_softly
 from kedge.solving.sampling import dense_sample
@@ -51,8 +50,6 @@ _SURE = 0.8
 _GOOD = 0.5
 # Profiles of wholly whitened rows say more of which way to start, and mislead as similarities.
 _WHITENINGS_TO_START = (*WHITENINGS, 1.0)
-# Two rotations are compared by how close they bring so many rows, after so many rounds at this epsilon.
-_COMPARED, _COMPARED_ROUNDS, _COMPARED_EPSILON = 8000, 3, 0.02
 # Rows of Y that are included for each row of X, where finishing goes over a part of the rows.
 _LIKELY = 3
 # So many known pairs per dimension determine the model; so does knowing the greater part of a space.
@@ -73,6 +70,7 @@ def solve(
     Spaces that are declared `disjoint` are finished softly, without looking for pairs.
     """
     attempts: list[_Attempt] = []
+    closeness = Closeness(problem)
     ground = None
     some_x = draw_rows(len(problem.x), FINISH_ROWS_OF_X, problem.seeds_x, generator)
     if _knows_enough(problem):
@@ -86,7 +84,7 @@ def solve(
         if schedule.anneal_rounds:
             if ground is None or not ground.serves(schedule):
                 ground = _prepare(problem, schedule, generator, within)
-            reading = within.once("annealed", CosineReading, partial(_first_reading, ground, schedule, within))
+            reading = within.once("annealed", CosineReading, partial(_first_reading, problem, ground, schedule, within))
         else:
             reading = fit_model(problem, problem.seeds_x, problem.seeds_y)
         part = _to_finish_on(problem, some_x, reading)
@@ -94,12 +92,19 @@ def solve(
         finished = within.once("finished", Finished, partial(finish, part, reading, rounds, judge, within))
         opinion = judge.judge(part, finished.match)
         within.aside().report("health", number, len(schedules), score=opinion.score)
-        attempts.append(_Attempt(part, reading, finished, opinion, schedule, within))
-    return _finish_best(problem, max(attempts, key=_rank), judge, generator, disjoint=disjoint)
+        close = 0.0 if opinion.significant else _closest(part, finished.match, reading, closeness)[0]
+        attempts.append(_Attempt(part, reading, finished, opinion, close, schedule, within))
+    return _finish_best(problem, max(attempts, key=_rank), judge, generator, closeness, disjoint=disjoint)
 
 
 def _finish_best(
-    problem: Problem, chosen: _Attempt, judge: Judge, generator: torch.Generator, *, disjoint: bool
+    problem: Problem,
+    chosen: _Attempt,
+    judge: Judge,
+    generator: torch.Generator,
+    closeness: Closeness,
+    *,
+    disjoint: bool,
 ) -> Alignment:
     """Finish the chosen attempt to the end: on its own rows, then softly, or on all rows."""
     part, best, recognised, log = chosen.part, chosen.finished, chosen.opinion.recognised, chosen.log
@@ -112,7 +117,8 @@ def _finish_best(
         recognised = judge.judge(part, best.match).recognised
     if disjoint or (recognised < _FEW_RECOGNISED and not _knows_enough(problem)):
         sample = problem.sample(SOFT_ROWS, generator)
-        rotation = _closer(sample, _rotation_of(part, best.match), chosen.reading)
+        _, cross = _closest(part, best.match, chosen.reading, closeness)
+        rotation = nearest_rotation(cross.double()).float()
         best = log.once("soft", Finished, partial(finish_softly, problem, sample, rotation, judge, log))
     elif part is not problem:
         reading = fit_model(part, *known_and_found(part, best.match))
@@ -136,38 +142,27 @@ def _to_finish_on(problem: Problem, some_x: Tensor, reading: Reading) -> Problem
     return problem.part(some_x, torch.unique(torch.cat([nearest.flatten(), problem.seeds_y])))
 
 
-def _rotation_of(problem: Problem, match: Match) -> Tensor:
-    """The rotation (dx, dy) that the seeds and the mutual pairs of a match imply."""
-    return nearest_rotation(pair_cross(problem, *known_and_found(problem, match))).float()
+def _closest(part: Problem, match: Match, reading: Reading, closeness: Closeness) -> tuple[float, Tensor]:
+    """The cross moment (dx, dy) of an attempt that brings the spaces closer, and how close.
 
-
-def _closer(sample: Problem, first: Tensor, reading: Reading) -> Tensor:
-    """A rotation (dx, dy), or the one that a reading implies, if it brings the spaces closer."""
-    if not isinstance(reading, CosineReading):
-        return first
-    x, y = (rows[:: math.ceil(len(rows) / _COMPARED)] for rows in (sample.x, sample.y))
-    potential = y.new_zeros(len(y))
-    for _ in range(_COMPARED_ROUNDS):
-        plan = transport_step(
-            reading.shared_x(x), reading.shared_y(y), potential, _COMPARED_EPSILON, values=y, budget=sample.budget
-        )
-        potential = plan.potential
-    second = nearest_rotation((x.T @ plan.targets).double()).float()
-
-    def value(rotation: Tensor) -> float:
-        mapped = unit(x @ rotation)
-        return transport_value(mapped, unit(y), _COMPARED_EPSILON, _COMPARED_ROUNDS, budget=sample.budget)
-
-    return max(first, second, key=value)
+    That of the mutual pairs which it ended with, or of what annealing came to, before pairs were believed.
+    """
+    crosses = [pair_cross(part, *known_and_found(part, match))]
+    if isinstance(reading, CosineReading):
+        crosses.append(implied_cross(closeness.sample, reading))
+    return max(((closeness.of(cross), cross) for cross in crosses), key=lambda close: close[0])
 
 
 class _Attempt(NamedTuple):
-    """Which rows an attempt went over, how they were read first, what it came to, what it tried, where it reports."""
+    """Which rows an attempt went over, how they were read first, what it came to, how good and how close that is, what
+    it tried, and where it reports.
+    """
 
     part: Problem
     reading: Reading
     finished: Finished
     opinion: Opinion
+    closeness: float
     schedule: Schedule
     log: Log
 
@@ -192,9 +187,15 @@ def _worth_trying(schedule: Schedule, attempts: Sequence[_Attempt]) -> bool:
     return (twin or first_both_ways) and best.opinion.score < _SURE
 
 
-def _rank(attempt: _Attempt) -> tuple[bool, float]:
-    """Attempts after which rows recognise each other come before all others."""
-    return attempt.opinion.significant, attempt.opinion.score
+def _rank(attempt: _Attempt) -> tuple[bool, float, float]:
+    """Attempts after which rows recognise each other come before all others, the best score first.
+
+    Of the others, those that are ok do, and then what brings the spaces closer: the scores of such attempts are those
+    of vague maps, and often all 0.
+    """
+    if attempt.opinion.significant:
+        return True, attempt.opinion.score, 0.0
+    return False, float(attempt.opinion.ok), attempt.closeness
 
 
 @dataclass(frozen=True)
@@ -236,9 +237,11 @@ def _prepare(problem: Problem, schedule: Schedule, generator: torch.Generator, l
     return _AnnealingGround(schedule, sample, *plain.whitenings(schedule.whitening), axes_x, axes_y, shared)
 
 
-def _first_reading(ground: _AnnealingGround, schedule: Schedule, log: Log) -> CosineReading:
+def _first_reading(problem: Problem, ground: _AnnealingGround, schedule: Schedule, log: Log) -> CosineReading:
     """A rotation found on the sample, in the leading axes."""
     sample = ground.sample
+    if schedule.components:
+        return read_by_components(problem, sample, ground.shared, schedule, log)
     x, y = unit(sample.x @ ground.axes_x), unit(sample.y @ ground.axes_y)
     start = rotation_at_start(ground.shared, x, y, sample)
     hints = (ground.shared.x, ground.shared.y) if schedule.fingerprints and schedule.hints else None

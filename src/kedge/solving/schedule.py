@@ -39,6 +39,8 @@ class Schedule:
     alone are what finishing starts from. The rows of X are annealed in `parts`, one after the other, a round each;
     `both_ways`, those of Y are too. Fingerprints count as similarity while it anneals, unless they are only what it
     starts from (`hints`). `weighted`, directions count the more, the more of the last match lies along them.
+    `components` says whether the attempt starts from matches of independent components; these are annealed on the
+    spaces as they are and half-whitened, whatever `whitening` says.
     """
 
     sample_size: int = 8000
@@ -53,6 +55,7 @@ class Schedule:
     both_ways: bool = False
     hints: bool = True
     weighted: bool = False
+    components: bool = False
 
     def __post_init__(self) -> None:
         for name, minimum in (
@@ -76,6 +79,8 @@ class Schedule:
         start = f"{seeds} seed{'' if seeds == 1 else 's'}"
         if self.fingerprints:
             start = f"fingerprints and {start}" if seeds else "fingerprints"
+        if self.components:
+            start = f"components, {start}"
         rounds = f"{self.anneal_rounds} rounds" if self.anneal_rounds else "no annealing"
         return f"from {start}, {rounds}{', whitened' if self.whitening else ''}"
 
@@ -99,13 +104,25 @@ def schedules_for(seeds: int, whiten: float | None = None, rows: int = 0) -> tup
     # All rows and all axes know the way from the vaguest start, if nothing is blurred.
     cold = replace(wide, sample_size=SOFT_ROWS, rank=MAX_RANK, anneal_rounds=120, parts=4, weighted=False)
     cold = replace(cold, epsilon_start=0.015, epsilon_end=0.015)
+    # Components correspond where similarities do not, and where no item is in both files.
+    parts = replace(wide, sample_size=few, anneal_rounds=60, parts=2, components=True)
     many = [cold] if rows > FINGERPRINT_ROWS else []
     if seeds >= _FEW_SEEDS:
-        tried = [brief, second, wide, _half_whitened(wide), dense, slow, _half_whitened(slow), cooler]
+        tried = [brief, second, parts, wide, _half_whitened(wide), dense, slow, _half_whitened(slow), cooler]
     elif seeds:
-        tried = [quick, dense, *many, wide, _half_whitened(wide), slow, _half_whitened(slow), cooler]
+        tried = [quick, dense, parts, *many, wide, _half_whitened(wide), slow, _half_whitened(slow), cooler]
     else:  # without any, a quick attempt is seldom enough
-        tried = [dense, _half_whitened(dense), *many, wide, _half_whitened(wide), slow, _half_whitened(slow), cooler]
+        tried = [
+            dense,
+            _half_whitened(dense),
+            parts,
+            *many,
+            wide,
+            _half_whitened(wide),
+            slow,
+            _half_whitened(slow),
+            cooler,
+        ]
     tried = list(dict.fromkeys(tried))  # where there are no more rows than are tried first, that was that
     if whiten is None:
         return tuple(tried)

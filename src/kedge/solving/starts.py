@@ -57,7 +57,12 @@ def shared_coordinates(
 
 
 def rotation_at_start(shared: SharedCoordinates, x: Tensor, y: Tensor, problem: Problem) -> Tensor:
-    """A rotation (kx, ky) between coordinates x (n, kx) and y (m, ky) of the problem's rows.
+    """A rotation (kx, ky) between coordinates x (n, kx) and y (m, ky) of the problem's rows."""
+    return nearest_rotation(cross_at_start(shared, x, y, problem)).to(x.dtype)
+
+
+def cross_at_start(shared: SharedCoordinates, x: Tensor, y: Tensor, problem: Problem) -> Tensor:
+    """A cross moment (kx, ky), in float64, between coordinates x (n, kx) and y (m, ky) of the problem's rows.
 
     The rows are matched softly by shared coordinates. Few go to their partners, but what they
     have in common on average turns the spaces towards each other.
@@ -67,8 +72,7 @@ def rotation_at_start(shared: SharedCoordinates, x: Tensor, y: Tensor, problem: 
         values = y[:, :1] if left else y  # nobody asks for the first targets
         plan = transport_step(shared.x, shared.y, potential, _EPSILON, values=values, budget=problem.budget)
         potential = plan.potential
-    cross = (x.T @ plan.targets).double()
-    return nearest_rotation(with_seeds(cross, x, y, problem, SEED_SHARE)).to(x.dtype)
+    return with_seeds((x.T @ plan.targets).double(), x, y, problem, SEED_SHARE)
 
 
 def with_seeds(cross: Tensor, x: Tensor, y: Tensor, problem: Problem, seed_share: float) -> Tensor:

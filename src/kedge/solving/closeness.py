@@ -1,0 +1,61 @@
+"""How close a cross moment brings two spaces: what ways to align them are compared by, where no pair is known."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from kedge.geometry import nearest_rotation, unit
+from kedge.matching import Problem, Reading, transport_step, transport_value
+
+# Compared by a plan of this epsilon after so many rounds.
+_EPSILON, _ROUNDS = 0.02, 5
+# A plan from which a cross moment is taken has so many rounds.
+_ROUNDS_TO_IMPLY = 3
+# The spaces as they are, where the leading axes decide, and half-whitened, where others count too.
+_WHITENINGS = (0.0, 0.5)
+
+
+@dataclass(frozen=True)
+class Closeness:
+    """Compares cross moments (dx, dy) between the spaces of a problem, all on the same rows: so many of either space,
+    spread over all.
+    """
+
+    problem: Problem
+    rows: int = 4000
+
+    def of(self, cross: Tensor) -> float:
+        """The value of the entropic plan under the rotation that a cross moment implies; larger is closer."""
+        values = []
+        for whitened, left, right in self._spaces:
+            mapped = unit(whitened.x @ nearest_rotation(left.double() @ cross.double() @ right.double()).float())
+            values.append(transport_value(mapped, unit(whitened.y), _EPSILON, _ROUNDS, budget=whitened.budget))
+        return sum(values) / len(values)
+
+    @cached_property
+    def sample(self) -> Problem:
+        """The rows that are compared, without seeds."""
+        none = torch.zeros(0, dtype=torch.int64, device=self.problem.device)
+        x, y = (rows[:: math.ceil(len(rows) / self.rows)].float() for rows in (self.problem.x, self.problem.y))
+        return Problem(x, y, none, none, self.problem.budget)
+
+    @cached_property
+    def _spaces(self) -> list[tuple[Problem, Tensor, Tensor]]:
+        """The sample whitened to each strength, and the matrices (dx, dx) and (dy, dy) by which it is."""
+        return [(self.sample.whitened(some), *self.sample.whitenings(some)) for some in _WHITENINGS]
+
+
+def implied_cross(problem: Problem, reading: Reading) -> Tensor:
+    """The cross moment (dx, dy) of rows and where an entropic plan sends them, as they are read."""
+    left, right = reading.shared_x(problem.x), reading.shared_y(problem.y)
+    potential = right.new_zeros(len(right))
+    for remaining in reversed(range(_ROUNDS_TO_IMPLY)):
+        values = problem.y[:, :1] if remaining else problem.y  # nobody asks for the first targets
+        plan = transport_step(left, right, potential, _EPSILON, values=values, budget=problem.budget)
+        potential = plan.potential
+    return problem.x.T @ plan.targets

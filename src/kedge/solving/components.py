@@ -1,0 +1,237 @@
+"""Starts from independent components, which two spaces share however they were turned or stretched.
+
+Encoders of the same kind of things have much the same components (a topic, a form of words), in another order, also
+where they disagree about similarities and no item is in both files. Which of them correspond is seen from how their
+values are distributed, from which others they are large together with, and from a hint: the rough cross moment of a
+start from seeds or fingerprints. Of the matches some are right, and annealing needs no more than that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import product
+
+import torch
+from torch import Tensor
+
+from kedge.geometry import Components, nearest_rotation, standardise, unit
+from kedge.matching import CosineReading, Problem, epsilon_schedule
+from kedge.solving.annealing import anneal, leading_axes
+from kedge.solving.closeness import Closeness, implied_cross
+from kedge.solving.schedule import Schedule
+from kedge.solving.starts import SharedCoordinates, cross_at_start
+from kedge.solving.steps import Log
+
+# So many components, of so many rows at most; fewer where there are not so many rows for each of them.
+_COMPONENTS, _ROWS, _ROWS_EACH = 128, 40_000, 30
+# What is tried: so many of the most peaked components, and so much trust in the hint.
+_SIZES, _TRUST = (40, 60, 80, 100), (1.0, 3.0, 6.0, 12.0)
+# Rounds of matching, from one temperature to another, and what shapes and the hint count beside the company.
+_ROUNDS, _WARM, _COLD = 60, 1.0, 0.05
+_BALANCING = 10
+_BESIDE_COMPANY = 0.05
+# How much each kind of company counts.
+_COMPANY_WEIGHTS = (1.0, 1.5, 1.0, 1.5, 1.0)
+# Shapes are quantiles of a component's values, those of its tail besides, in so many principal axes.
+_QUANTILES, _TAIL, _SHAPE_AXES = 32, (0.99, 0.995, 0.998, 0.999), 4
+# A start is a match of components and so much of the hint.
+_HINT_IN_START = 0.3
+# Starts are compared on so many rows of either space.
+_ROWS_AT_START = 2000
+# Of the closest starts so many are annealed, twice; the closest of the results is annealed again while that brings the
+# spaces closer by so much, so many times in all.
+_STARTS, _TURNS, _CLOSER = 3, 10, 5e-4
+_WHITENINGS = (0.0, 0.5)
+
+
+def read_by_components(
+    problem: Problem, sample: Problem, shared: SharedCoordinates, schedule: Schedule, log: Log
+) -> CosineReading:
+    """The closest reading that annealing on a sample comes to, from matches of the problem's components.
+
+    `shared` are coordinates of the sample's rows, which give the hint. What annealing comes to is annealed again, on
+    the spaces as they are and half-whitened in turn: each leads out of places where the other rests.
+    """
+    closeness = Closeness(sample)
+    hint = cross_at_start(shared, sample.x, sample.y, sample).float()
+    roughly = Closeness(sample, _ROWS_AT_START).of
+    starts = sorted(starts_from_components(problem, hint), key=roughly, reverse=True)[:_STARTS]
+    grounds = {strength: _Ground(sample, replace(schedule, whitening=strength)) for strength in _WHITENINGS}
+
+    def way(cross: Tensor, turn: int) -> _Way:
+        reading = grounds[_WHITENINGS[turn % len(_WHITENINGS)]].anneal(cross, log)
+        cross = implied_cross(sample, reading)
+        return _Way(reading, cross, closeness.of(cross))
+
+    # Ways are compared after the same whitening: on whitened spaces all come a little closer.
+    paths = []
+    for start in starts:
+        path = [way(start, 0)]
+        paths.append([*path, way(path[-1].cross, 1)])
+    path = max(paths, key=lambda path: path[-1].closeness)
+    for turn in range(2, _TURNS):
+        path.append(way(path[-1].cross, turn))
+        if path[-1].closeness < path[-3].closeness + _CLOSER:
+            break
+    return max(path[-2:], key=lambda way: way.closeness).reading
+
+
+@dataclass(frozen=True)
+class _Way:
+    """Where annealing came to: a reading, the cross moment (dx, dy) that it implies, and how close that is."""
+
+    reading: CosineReading
+    cross: Tensor
+    closeness: float
+
+
+@dataclass(frozen=True)
+class _Ground:
+    """A sample in its leading axes, whitened as the schedule says."""
+
+    sample: Problem
+    schedule: Schedule
+
+    @cached_property
+    def _whitened(self) -> Problem:
+        return self.sample.whitened(self.schedule.whitening)
+
+    @cached_property
+    def _axes(self) -> tuple[Tensor, Tensor]:
+        """Matrices (dx, kx) and (dy, ky) that whiten the sample's rows and turn them into their leading axes."""
+        whitenings = self.sample.whitenings(self.schedule.whitening)
+        left, right = (
+            whitening @ leading_axes(rows, self.schedule.rank)
+            for whitening, rows in zip(whitenings, (self._whitened.x, self._whitened.y), strict=True)
+        )
+        return left, right
+
+    def anneal(self, cross: Tensor, log: Log) -> CosineReading:
+        """What annealing makes of a cross moment (dx, dy)."""
+        left, right = self._axes
+        start = nearest_rotation((left.T @ cross @ right).double()).float()
+        x, y = unit(self.sample.x @ left), unit(self.sample.y @ right)
+        found = anneal(self._whitened, x, y, start, self.schedule, log, until_still=True)
+        return CosineReading(*found.places(left, right))
+
+
+def starts_from_components(problem: Problem, hint: Tensor) -> list[Tensor]:
+    """Cross moments (dx, dy) that matches of components imply, of several sizes, with more and less trust in a hint.
+
+    The hint is a cross moment (dx, dy) too.
+    """
+    count = min(_COMPONENTS, *problem.dims, min(len(problem.x), len(problem.y), _ROWS) // _ROWS_EACH)
+    if count < 2:
+        return [hint]
+    sides = [_Side.of(rows, count) for rows in (problem.x, problem.y)]
+    count = min(side.count for side in sides)
+    expected = sides[0].components.directions.T @ hint @ sides[1].components.directions
+    found = []
+    for size, trust in product(sorted({min(size, count) for size in _SIZES}), _TRUST):
+        left, right = (side.leading(size) for side in sides)
+        few = expected[:size, :size]
+        matched = match_components(left, right, trust * few / few.std().clamp_min(torch.finfo(few.dtype).tiny))
+        whole = _HINT_IN_START * matched.norm() / expected.norm() * expected
+        whole[:size, :size] += matched
+        found.append(sides[0].components.loadings @ whole @ sides[1].components.loadings.T)
+    return found
+
+
+def match_components(left: _Side, right: _Side, hint: Tensor) -> Tensor:
+    """A soft match (k, k) of as many components of either side, all rows and columns of which sum to about 1.
+
+    Pairs of components are rewarded for company that is alike: their partners shall be large together as often as they
+    are. That is a quadratic assignment; it is relaxed, and hardens while the temperature falls. The hint (k, k) counts
+    beside it, and how alike the shapes of two components are.
+    """
+    shapes = standardise(torch.cat([left.shapes, right.shapes]))
+    axes, scales, _ = torch.linalg.svd(shapes, full_matrices=False)
+    placed = axes[:, :_SHAPE_AXES] * scales[:_SHAPE_AXES].sqrt()
+    alike = -torch.cdist(placed[: left.count], placed[left.count :]).square()
+    alike = alike / alike.std().clamp_min(torch.finfo(alike.dtype).tiny)
+    beside = _BESIDE_COMPANY * (alike + hint)
+    company = [
+        (weight * _comparable(own), _comparable(others))
+        for weight, own, others in zip(_COMPANY_WEIGHTS, left.company, right.company, strict=True)
+    ]
+    matched = _balanced(alike + hint)
+    for temperature in epsilon_schedule(_WARM, _COLD, _ROUNDS):
+        reward = beside.clone()
+        for own, others in company:
+            reward += (own @ matched @ others.T + own.T @ matched @ others) / (2 * left.count)
+        matched = _balanced(reward / temperature)
+    return matched
+
+
+def _balanced(logits: Tensor) -> Tensor:
+    """The exponentials (k, k), scaled until all rows and columns sum to about 1."""
+    for _ in range(_BALANCING):
+        logits = logits - logits.logsumexp(dim=1, keepdim=True)
+        logits = logits - logits.logsumexp(dim=0, keepdim=True)
+    return logits.exp()
+
+
+@dataclass(frozen=True)
+class _Side:
+    """The components of a space, the most peaked first, and what they are matched by.
+
+    `shapes` (k, q) are quantiles of their values; `company`, matrices (k, k), says how large two of them are together.
+    """
+
+    components: Components
+    shapes: Tensor
+    company: tuple[Tensor, ...]
+
+    @classmethod
+    def of(cls, rows: Tensor, count: int) -> _Side:
+        """At most `count` components of rows (n, d), or of so many of them."""
+        some = rows[:: -(-len(rows) // _ROWS)].float()
+        components = Components.of(some, count)
+        values = some @ components.directions
+        levels = torch.cat([(torch.arange(_QUANTILES) + 0.5) / _QUANTILES, torch.tensor(_TAIL)])
+        positions = (levels * (len(values) - 1)).long().to(values.device)
+        shapes = values.sort(dim=0).values[positions].T
+        return cls(components, shapes, _company(values))
+
+    @property
+    def count(self) -> int:
+        """How many components there are."""
+        return len(self.shapes)
+
+    def leading(self, count: int) -> _Side:
+        """The most peaked of them."""
+        kept = slice(count)
+        parts = Components(self.components.directions[:, kept], self.components.loadings[:, kept])
+        return _Side(parts, self.shapes[kept], tuple(matrix[kept, kept] for matrix in self.company))
+
+
+def _company(values: Tensor) -> tuple[Tensor, ...]:
+    """How large components are together, of values (n, k): five matrices (k, k).
+
+    How large one is where another is far from zero; how often both are, by squares; how often both are beyond two
+    deviations, beside how often they would be if they were independent; how their positive parts are correlated; and
+    the positive part of one with the negative part of another.
+    """
+    squares = values.clamp(-5, 5).square()
+    squares = squares - squares.mean(dim=0)
+    large = (values > 2).to(values.dtype)
+    often = large.sum(dim=0)
+    positive, negative = standardise((values - 1).clamp(0, 4)), standardise((-values - 0.5).clamp(0, 3))
+    rows = len(values)
+    return (
+        squares.T @ values / rows,
+        squares.T @ squares / rows,
+        torch.log((large.T @ large + 2) / (often[:, None] * often / rows + 2)),
+        positive.T @ positive / rows,
+        positive.T @ negative / rows,
+    )
+
+
+def _comparable(company: Tensor) -> Tensor:
+    """Company (k, k) without its diagonal, the largest values moderated, with mean 0 and deviation 1."""
+    others = ~torch.eye(len(company), dtype=torch.bool, device=company.device)
+    company = (company - company[others].mean()) * others
+    company = company.sign() * company.abs().sqrt()
+    company = (company - company[others].mean()) * others
+    return company / company[others].std().clamp_min(torch.finfo(company.dtype).tiny)
