@@ -243,6 +243,23 @@ def optimiser(records: list[Record]) -> str:
     return table(("pair", "anchors", "states", "Jaccard@10", "MRR@10", "cosine", "hidden anchors exact"), lines)
 
 
+def other_half(records: list[Record]) -> str:
+    """Words of two models that have no word in common."""
+    lines = [
+        [
+            f"{row['case']['rows']:,}",
+            str(row["case"]["state"]),
+            row["verdict"],
+            share(row["words_of_y"]),
+            share(row["words_of_x"]),
+            f"{row['seconds']:.0f} s",
+        ]
+        for row in rows_of(records)
+    ]
+    first = ("Y's words first", "X's words first")
+    return table(("words in either half", "random state", "verdict for searching", *first, "time"), lines)
+
+
 def scale(records: list[Record]) -> str:
     """Whole discoveries of made-up rows."""
     lines = []
@@ -262,6 +279,7 @@ LAYOUTS: dict[str, Callable[[list[Record]], str]] = {
     "methods": methods,
     "methods-few": methods_few,
     "optimiser": optimiser,
+    "other-half": other_half,
     "reading": reading,
     "scale": scale,
     "shared-calibration": shared_calibration,

@@ -74,6 +74,12 @@ BENCHMARKS = {
         Size("--words 1000 --random-states 0 --pairs easy medium --device cpu", 2),
         Size("--pairs easy medium --device cuda", 10),
     ),
+    "other-half": Benchmark(
+        "other_half.py",
+        "words of two models without a common word or a known pair",
+        Size("--states 3 --device cpu", 6, data=False),
+        Size("--states 10 --device cuda", 5, data=False),
+    ),
     "scale": Benchmark(
         "scale.py",
         "a whole discovery of made-up rows: time and memory",

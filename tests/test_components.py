@@ -8,6 +8,7 @@ import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
+import other_half
 from kedge import Schedule
 from kedge.geometry import Components, nearest_rotation, unit
 from kedge.matching import DEFAULT_BUDGET, CosineReading, Match, Problem
@@ -172,3 +173,11 @@ def test_where_no_score_decides_the_closest_attempt_is_kept(rotated):
     found = solve(problem, (bad, good), _Undecided(), torch.Generator().manual_seed(0), Log(), disjoint=True)
     alone = solve(problem, (good,), _Undecided(), torch.Generator().manual_seed(0), Log(), disjoint=True)
     assert torch.equal(found.match.partner, alone.match.partner)
+
+
+@pytest.mark.thorough
+def test_words_of_two_models_that_have_no_word_in_common_are_translated_without_a_pair():
+    found = other_half.halves(*other_half.words(), 2500, 0, "cpu")
+    assert min(found["words_of_x"], found["words_of_y"]) > 0.8  # by chance one in 2,500
+    assert found["verdict"].startswith("ok")
+    assert found["pairs"] == 0

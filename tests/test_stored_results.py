@@ -55,7 +55,7 @@ def test_a_page_that_differs_is_noticed(tmp_path):
     assert "*Not measured on this version yet: `python benchmarks/run.py --only shared --size laptop`.*" in without
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/measured.md", "docs/baselines.md", "docs/failing.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/measured.md", "docs/baselines.md", "docs/failing.md", "docs/recipes/no-seeds.md"])
 def test_layouts_show_every_case(page):
     """Won or lost: as many numbers as the files have."""
     for name, files in BLOCK.findall((ROOT / page).read_text(encoding="utf-8")):
@@ -67,7 +67,7 @@ def test_layouts_show_every_case(page):
         if name == "methods":
             top_1 = [scores["top_1"] for row in rows for scores in row["scores"].values()]
             assert len(re.findall(r"(?<![\d.])(?:1)?\.\d{3}(?!\d)|1\.000", shown)) == len(top_1)
-        elif name in ("reading", "lexicon", "scale"):
+        elif name in ("reading", "lexicon", "other-half", "scale"):
             assert shown.count("\n") - 1 == len(rows)
         elif name == "shared-verdicts":
             judged = [row["case"]["kind"] for row in rows if row["case"]["kind"] != "all known"]

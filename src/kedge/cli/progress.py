@@ -25,6 +25,7 @@ from kedge.solving.steps import OnStep, Step
 
 _LABELS = {
     "fingerprints": "fingerprints",
+    "components": "components",
     "anneal": "annealing",
     "finish": "finishing on all rows",
     "rivals": "what random starts do",

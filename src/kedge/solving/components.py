@@ -43,6 +43,7 @@ _ROWS_AT_START = 2000
 # spaces closer by so much, so many times in all.
 _STARTS, _TURNS, _CLOSER = 3, 10, 5e-4
 _WHITENINGS = (0.0, 0.5)
+_TINY = torch.finfo(torch.float32).tiny
 
 
 def read_by_components(
@@ -59,10 +60,16 @@ def read_by_components(
     starts = sorted(starts_from_components(problem, hint), key=roughly, reverse=True)[:_STARTS]
     grounds = {strength: _Ground(sample, replace(schedule, whitening=strength)) for strength in _WHITENINGS}
 
+    ways = 0
+
     def way(cross: Tensor, turn: int) -> _Way:
-        reading = grounds[_WHITENINGS[turn % len(_WHITENINGS)]].anneal(cross, log)
+        nonlocal ways
+        reading = grounds[_WHITENINGS[turn % len(_WHITENINGS)]].anneal(cross)
         cross = implied_cross(sample, reading)
-        return _Way(reading, cross, closeness.of(cross))
+        found = _Way(reading, cross, closeness.of(cross))
+        ways += 1
+        log.report("components", ways, 2 * len(starts) + _TURNS - 2, closeness=found.closeness)
+        return found
 
     # Ways are compared after the same whitening: on whitened spaces all come a little closer.
     paths = []
@@ -107,19 +114,18 @@ class _Ground:
         )
         return left, right
 
-    def anneal(self, cross: Tensor, log: Log) -> CosineReading:
+    def anneal(self, cross: Tensor) -> CosineReading:
         """What annealing makes of a cross moment (dx, dy)."""
         left, right = self._axes
         start = nearest_rotation((left.T @ cross @ right).double()).float()
         x, y = unit(self.sample.x @ left), unit(self.sample.y @ right)
-        found = anneal(self._whitened, x, y, start, self.schedule, log, until_still=True)
+        found = anneal(self._whitened, x, y, start, self.schedule, Log(), until_still=True)
         return CosineReading(*found.places(left, right))
 
 
 def starts_from_components(problem: Problem, hint: Tensor) -> list[Tensor]:
-    """Cross moments (dx, dy) that matches of components imply, of several sizes, with more and less trust in a hint.
-
-    The hint is a cross moment (dx, dy) too.
+    """A hint, which is a cross moment (dx, dy), and those that matches of components imply, of several sizes, with more
+    and less trust in it.
     """
     count = min(_COMPONENTS, *problem.dims, min(len(problem.x), len(problem.y), _ROWS) // _ROWS_EACH)
     if count < 2:
@@ -127,12 +133,12 @@ def starts_from_components(problem: Problem, hint: Tensor) -> list[Tensor]:
     sides = [_Side.of(rows, count) for rows in (problem.x, problem.y)]
     count = min(side.count for side in sides)
     expected = sides[0].components.directions.T @ hint @ sides[1].components.directions
-    found = []
+    found = [hint]
     for size, trust in product(sorted({min(size, count) for size in _SIZES}), _TRUST):
         left, right = (side.leading(size) for side in sides)
         few = expected[:size, :size]
-        matched = match_components(left, right, trust * few / few.std().clamp_min(torch.finfo(few.dtype).tiny))
-        whole = _HINT_IN_START * matched.norm() / expected.norm() * expected
+        matched = match_components(left, right, trust * few / few.std().clamp_min(_TINY))
+        whole = _HINT_IN_START * matched.norm() / expected.norm().clamp_min(_TINY) * expected
         whole[:size, :size] += matched
         found.append(sides[0].components.loadings @ whole @ sides[1].components.loadings.T)
     return found
@@ -149,7 +155,7 @@ def match_components(left: _Side, right: _Side, hint: Tensor) -> Tensor:
     axes, scales, _ = torch.linalg.svd(shapes, full_matrices=False)
     placed = axes[:, :_SHAPE_AXES] * scales[:_SHAPE_AXES].sqrt()
     alike = -torch.cdist(placed[: left.count], placed[left.count :]).square()
-    alike = alike / alike.std().clamp_min(torch.finfo(alike.dtype).tiny)
+    alike = alike / alike.std().clamp_min(_TINY)
     beside = _BESIDE_COMPANY * (alike + hint)
     company = [
         (weight * _comparable(own), _comparable(others))
@@ -234,4 +240,4 @@ def _comparable(company: Tensor) -> Tensor:
     company = (company - company[others].mean()) * others
     company = company.sign() * company.abs().sqrt()
     company = (company - company[others].mean()) * others
-    return company / company[others].std().clamp_min(torch.finfo(company.dtype).tiny)
+    return company / company[others].std().clamp_min(_TINY)
