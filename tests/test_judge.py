@@ -273,7 +273,7 @@ def test_a_judge_who_is_never_content_sees_every_attempt(problem):
 
 
 def test_of_several_attempts_the_one_that_the_judge_prefers_is_taken(problem):
-    better, worse = Stated(0.1, True, False, 0.5), Stated(0.9, False, False, 0.5)
+    better, worse = Stated(0.1, False, True, 0.5), Stated(0.01, False, True, 0.5)
     judge = Stub(worse, better, worse)
     log = Log()
     alignment = solve(problem, SCHEDULES, judge, torch.Generator().manual_seed(0), log)

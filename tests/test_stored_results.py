@@ -55,7 +55,9 @@ def test_a_page_that_differs_is_noticed(tmp_path):
     assert "*Not measured on this version yet: `python benchmarks/run.py --only shared --size laptop`.*" in without
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/measured.md", "docs/baselines.md", "docs/failing.md", "docs/recipes/no-seeds.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/measured.md", "docs/baselines.md", "docs/failing.md", "docs/recipes/no-seeds.md"]
+)
 def test_layouts_show_every_case(page):
     """Won or lost: as many numbers as the files have."""
     for name, files in BLOCK.findall((ROOT / page).read_text(encoding="utf-8")):

@@ -187,15 +187,13 @@ def _worth_trying(schedule: Schedule, attempts: Sequence[_Attempt]) -> bool:
     return (twin or first_both_ways) and best.opinion.score < _SURE
 
 
-def _rank(attempt: _Attempt) -> tuple[bool, float, float]:
+def _rank(attempt: _Attempt) -> tuple[bool, float]:
     """Attempts after which rows recognise each other come before all others, the best score first.
 
-    Of the others, those that are ok do, and then what brings the spaces closer: the scores of such attempts are those
-    of vague maps, and often all 0.
+    Of the others what brings the spaces closest does: scores of vague maps say little, and are often all 0.
     """
-    if attempt.opinion.significant:
-        return True, attempt.opinion.score, 0.0
-    return False, float(attempt.opinion.ok), attempt.closeness
+    significant = attempt.opinion.significant
+    return significant, attempt.opinion.score if significant else attempt.closeness
 
 
 @dataclass(frozen=True)

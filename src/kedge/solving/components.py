@@ -79,7 +79,8 @@ def read_by_components(
     path = max(paths, key=lambda path: path[-1].closeness)
     for turn in range(2, _TURNS):
         path.append(way(path[-1].cross, turn))
-        if path[-1].closeness < path[-3].closeness + _CLOSER:
+        gains = (now.closeness - before.closeness for now, before in zip(path[-2:], path[-4:-2], strict=False))
+        if turn % 2 and max(gains) < _CLOSER:
             break
     return max(path[-2:], key=lambda way: way.closeness).reading
 
