@@ -48,6 +48,8 @@ _FEW_RECOGNISED = 0.1
 _SURE = 0.8
 # A map that is so good needs no slower way, even if no row recognises another.
 _GOOD = 0.5
+# Attempts that bring the spaces so nearly as close as each other are as close.
+_AS_CLOSE = 1e-3
 # Profiles of wholly whitened rows say more of which way to start, and mislead as similarities.
 _WHITENINGS_TO_START = (*WHITENINGS, 1.0)
 # Rows of Y that are included for each row of X, where finishing goes over a part of the rows.
@@ -94,7 +96,7 @@ def solve(
         within.aside().report("health", number, len(schedules), score=opinion.score)
         close = 0.0 if opinion.significant else _closest(part, finished.match, reading, closeness)[0]
         attempts.append(_Attempt(part, reading, finished, opinion, close, schedule, within))
-    return _finish_best(problem, max(attempts, key=_rank), judge, generator, closeness, disjoint=disjoint)
+    return _finish_best(problem, _best(attempts), judge, generator, closeness, disjoint=disjoint)
 
 
 def _finish_best(
@@ -176,8 +178,7 @@ def _knows_enough(problem: Problem) -> bool:
 
 def _worth_trying(schedule: Schedule, attempts: Sequence[_Attempt]) -> bool:
     """Whether an attempt may still gain something over those made before."""
-    best = max(attempts, key=_rank, default=None)
-    if best is None or not best.opinion.ok:
+    if not attempts or not (best := _best(attempts)).opinion.ok:
         return True
     if not best.opinion.significant:  # by and large, but no row recognises another: a slower way may
         return best.opinion.score < _GOOD
@@ -187,13 +188,16 @@ def _worth_trying(schedule: Schedule, attempts: Sequence[_Attempt]) -> bool:
     return (twin or first_both_ways) and best.opinion.score < _SURE
 
 
-def _rank(attempt: _Attempt) -> tuple[bool, float]:
-    """Attempts after which rows recognise each other come before all others, the best score first.
+def _best(attempts: Sequence[_Attempt]) -> _Attempt:
+    """Of attempts after which rows recognise each other the one with the best score.
 
-    Of the others what brings the spaces closest does: scores of vague maps say little, and are often all 0.
+    Where there are none, what brings the spaces closest: scores of vague maps say little, and are often all 0. They
+    decide where attempts are as close as each other.
     """
-    significant = attempt.opinion.significant
-    return significant, attempt.opinion.score if significant else attempt.closeness
+    significant = [attempt for attempt in attempts if attempt.opinion.significant]
+    closest = max(attempt.closeness for attempt in attempts)
+    as_close = [attempt for attempt in attempts if attempt.closeness > closest - _AS_CLOSE]
+    return max(significant or as_close, key=lambda attempt: attempt.opinion.score)
 
 
 @dataclass(frozen=True)
