@@ -57,7 +57,8 @@ def test_with_no_item_in_common_the_map_is_a_soft_one_and_translates_unseen_rows
     keys = np.random.default_rng(0).permutation(x.keys).tolist()
     ours, theirs, unseen = keys[:815], [*keys[:15], *keys[815:1600]], keys[1600:]
     first, second = x.take(x.rows(ours)), y.take(y.rows(theirs))
-    discovery = AnchorDiscovery(n_anchors=50, device="cpu").fit(first, second, [(key, key) for key in keys[:15]])
+    discovery = AnchorDiscovery(n_anchors=50, disjoint=True, device="cpu")
+    discovery.fit(first, second, [(key, key) for key in keys[:15]])
     assert discovery.map_scores_["map"] == {
         "family": "whiten-rotate-recolor",
         "kind": "soft whiten-rotate-recolor",

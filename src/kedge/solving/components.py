@@ -25,6 +25,8 @@ from kedge.solving.steps import Log
 
 # So many components, of so many rows at most; fewer where there are not so many rows for each of them.
 _COMPONENTS, _ROWS, _ROWS_EACH = 128, 40_000, 30
+# Fewer say nothing about each other.
+_MIN_COMPONENTS = 8
 # What is tried: so many of the most peaked components, and so much trust in the hint.
 _SIZES, _TRUST = (40, 60, 80, 100), (1.0, 3.0, 6.0, 12.0)
 # Rounds of matching, from one temperature to another, and what shapes and the hint count beside the company.
@@ -129,7 +131,7 @@ def starts_from_components(problem: Problem, hint: Tensor) -> list[Tensor]:
     and less trust in it.
     """
     count = min(_COMPONENTS, *problem.dims, min(len(problem.x), len(problem.y), _ROWS) // _ROWS_EACH)
-    if count < 2:
+    if count < _MIN_COMPONENTS:
         return [hint]
     sides = [_Side.of(rows, count) for rows in (problem.x, problem.y)]
     count = min(side.count for side in sides)
@@ -142,7 +144,7 @@ def starts_from_components(problem: Problem, hint: Tensor) -> list[Tensor]:
         whole = _HINT_IN_START * matched.norm() / expected.norm().clamp_min(_TINY) * expected
         whole[:size, :size] += matched
         found.append(sides[0].components.loadings @ whole @ sides[1].components.loadings.T)
-    return found
+    return [cross for cross in found if bool(cross.isfinite().all())]
 
 
 def match_components(left: _Side, right: _Side, hint: Tensor) -> Tensor:
