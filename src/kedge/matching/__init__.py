@@ -14,7 +14,7 @@ from kedge.matching.neighbours import best_partners, largest, top_k, top_k_both
 from kedge.matching.problem import Problem, draw_rows
 from kedge.matching.readings import CosineReading, Reading, compare, compare_among, held, read_y
 from kedge.matching.sinkhorn import BlockedSoftmin, SinkhornResult, Softmin, epsilon_schedule, sinkhorn
-from kedge.matching.transport import TransportStep, balanced, transport_step, transport_value
+from kedge.matching.transport import TransportStep, balanced, transport_step, transport_targets, transport_value
 
 __all__ = [
     "COLUMNS_PER_BIAS",
@@ -59,6 +59,7 @@ __all__ = [
     "top_k",
     "top_k_both",
     "transport_step",
+    "transport_targets",
     "transport_value",
     "use_fused",
     "using_precision",

@@ -60,6 +60,18 @@ def transport_step(
     return TransportStep(targets, received, corrected, float(peaks) / len(a))
 
 
+def transport_targets(
+    a: Tensor, b: Tensor, values: Tensor, epsilon: float, rounds: int, *, budget: int = DEFAULT_BUDGET
+) -> Tensor:
+    """Where a plan of so many rounds sends unit rows a (n, d) among b (m, d): means (n, k) of values (m, k)."""
+    potential = b.new_zeros(len(b))
+    for remaining in reversed(range(rounds)):
+        asked = values[:, :1] if remaining else values  # nobody asks for the first targets
+        plan = transport_step(a, b, potential, epsilon, values=asked, budget=budget)
+        potential = plan.potential
+    return plan.targets
+
+
 def transport_value(a: Tensor, b: Tensor, epsilon: float, rounds: int, *, budget: int = DEFAULT_BUDGET) -> float:
     """How close unit rows a (n, d) are to b (m, d): the mean similarity under the entropic plan that so many rounds
     lead to, less what it costs to be a plan. Larger is closer.

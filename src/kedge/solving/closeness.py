@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from kedge.geometry import nearest_rotation, unit
-from kedge.matching import Problem, Reading, transport_step, transport_value
+from kedge.matching import Problem, Reading, transport_targets, transport_value
 
 # Compared by a plan of this epsilon after so many rounds.
 _EPSILON, _ROUNDS = 0.02, 5
@@ -53,9 +53,5 @@ class Closeness:
 def implied_cross(problem: Problem, reading: Reading) -> Tensor:
     """The cross moment (dx, dy) of rows and where an entropic plan sends them, as they are read."""
     left, right = reading.shared_x(problem.x), reading.shared_y(problem.y)
-    potential = right.new_zeros(len(right))
-    for remaining in reversed(range(_ROUNDS_TO_IMPLY)):
-        values = problem.y[:, :1] if remaining else problem.y  # nobody asks for the first targets
-        plan = transport_step(left, right, potential, _EPSILON, values=values, budget=problem.budget)
-        potential = plan.potential
-    return problem.x.T @ plan.targets
+    targets = transport_targets(left, right, problem.y, _EPSILON, _ROUNDS_TO_IMPLY, budget=problem.budget)
+    return problem.x.T @ targets

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from kedge.geometry import nearest_rotation, relative, standardise, unit
-from kedge.matching import Match, Problem, match_csls, transport_step
+from kedge.matching import Match, Problem, match_csls, transport_targets
 from kedge.solving.fingerprints import WHITENINGS, fingerprints
 from kedge.solving.steps import Log
 
@@ -67,12 +67,8 @@ def cross_at_start(shared: SharedCoordinates, x: Tensor, y: Tensor, problem: Pro
     The rows are matched softly by shared coordinates. Few go to their partners, but what they
     have in common on average turns the spaces towards each other.
     """
-    potential = y.new_zeros(len(y))
-    for left in reversed(range(_ROUNDS)):
-        values = y[:, :1] if left else y  # nobody asks for the first targets
-        plan = transport_step(shared.x, shared.y, potential, _EPSILON, values=values, budget=problem.budget)
-        potential = plan.potential
-    return with_seeds((x.T @ plan.targets).double(), x, y, problem, SEED_SHARE)
+    targets = transport_targets(shared.x, shared.y, y, _EPSILON, _ROUNDS, budget=problem.budget)
+    return with_seeds((x.T @ targets).double(), x, y, problem, SEED_SHARE)
 
 
 def with_seeds(cross: Tensor, x: Tensor, y: Tensor, problem: Problem, seed_share: float) -> Tensor:
