@@ -158,7 +158,7 @@ class _Undecided:
 
     score, ok, significant, recognised = 0.0, False, False, 0.0
 
-    def judge(self, problem: Problem, match: Match) -> _Undecided:
+    def judge(self, problem: Problem, match: Match, rotation: Tensor | None = None) -> _Undecided:
         return self
 
     def probable(self, compared, match: Match) -> Tensor:

@@ -225,7 +225,7 @@ class Stub:
         self.judged: list[tuple[Problem, Match]] = []
         self.asked = 0
 
-    def judge(self, problem: Problem, match: Match) -> Stated:
+    def judge(self, problem: Problem, match: Match, rotation: torch.Tensor | None = None) -> Stated:
         self.judged.append((problem, match))
         return self._opinions[min(len(self.judged), len(self._opinions)) - 1]
 

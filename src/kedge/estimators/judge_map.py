@@ -76,7 +76,7 @@ def judge(
     problem = Problem(loaded_x.rows, loaded_y.rows, seeds_x, seeds_y, DEFAULT_BUDGET, spectra=spectra)
     mapped = unit(normalise(mapped, loaded_y.center) @ loaded_y.axes)
     match = match_csls(mapped, unit(loaded_y.rows), budget=DEFAULT_BUDGET)
-    return LabelFreeJudge(problem, state, Log()).judge(problem, match)
+    return LabelFreeJudge(problem, state, Log()).judge(problem, match, loaded_x.rows.float().T @ mapped)
 
 
 def _sample(

@@ -50,8 +50,11 @@ class Opinion(Protocol):
 class Judge(Protocol):
     """What a method asks whether it succeeded; anything that does this can take its place."""
 
-    def judge(self, problem: Problem, match: Match) -> Opinion:
-        """How good a match of a problem, or of a part of it, is."""
+    def judge(self, problem: Problem, match: Match, rotation: Tensor | None = None) -> Opinion:
+        """How good a match of a problem, or of a part of it, is.
+
+        Where few items are shared, a rotation (dx, dy) was found and the match only follows from it.
+        """
 
     def probable(self, compared: Comparison, match: Match) -> Tensor:
         """Mask (n,) of the rows of X whose mutual pair is more probably right than not."""

@@ -105,9 +105,13 @@ def anneal(
 
 
 def _moved(x: Tensor, before: Tensor, after: Tensor) -> float:
-    """How far a rotation (kx, ky) moves rows x (n, kx) from where the one before sent them: 1 - cosine, over all."""
-    variances = x.square().mean(dim=0)
-    return float(1 - ((before * after).sum(dim=1) * variances).sum() / variances.sum())
+    """How far a rotation (kx, ky) moves rows x (n, kx) from where the one before sent them: 1 - cosine, over all.
+
+    Where Y has fewer axes than X, a rotation leaves something of every row out.
+    """
+    variances = x.square().mean(dim=0)[:, None]
+    both, one, other = ((variances * product).sum() for product in (before * after, before**2, after**2))
+    return float(1 - both / (one * other).sqrt())
 
 
 @dataclass

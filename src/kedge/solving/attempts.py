@@ -204,10 +204,11 @@ def _best(attempts: Sequence[_Attempt]) -> _Attempt:
 class _AnnealingGround:
     """What annealing works on: a sample of the problem, its leading axes, and its rows in shared coordinates.
 
-    The sample is whitened, if it is, by matrices (dx, dx) and (dy, dy).
+    The `sample` is the `plain` one, whitened, if it is, by matrices (dx, dx) and (dy, dy).
     """
 
     schedule: Schedule
+    plain: Problem
     sample: Problem
     whitening_x: Tensor
     whitening_y: Tensor
@@ -236,14 +237,14 @@ def _prepare(problem: Problem, schedule: Schedule, generator: torch.Generator, l
         whitenings=WHITENINGS if schedule.hints else _WHITENINGS_TO_START,
     )
     shared = log.once("start", SharedCoordinates, start)
-    return _AnnealingGround(schedule, sample, *plain.whitenings(schedule.whitening), axes_x, axes_y, shared)
+    return _AnnealingGround(schedule, plain, sample, *plain.whitenings(schedule.whitening), axes_x, axes_y, shared)
 
 
 def _first_reading(problem: Problem, ground: _AnnealingGround, schedule: Schedule, log: Log) -> CosineReading:
     """A rotation found on the sample, in the leading axes."""
     sample = ground.sample
-    if schedule.components:
-        return read_by_components(problem, sample, ground.shared, schedule, log)
+    if schedule.components:  # which whiten to several strengths themselves
+        return read_by_components(problem, ground.plain, ground.shared, schedule, log)
     x, y = unit(sample.x @ ground.axes_x), unit(sample.y @ ground.axes_y)
     start = rotation_at_start(ground.shared, x, y, sample)
     hints = (ground.shared.x, ground.shared.y) if schedule.fingerprints and schedule.hints else None

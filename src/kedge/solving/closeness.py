@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,7 +9,7 @@ import torch
 from torch import Tensor
 
 from kedge.geometry import nearest_rotation, unit
-from kedge.matching import Problem, Reading, transport_targets, transport_value
+from kedge.matching import Problem, Reading, draw_rows, transport_targets, transport_value
 
 # Compared by a plan of this epsilon after so many rounds.
 _EPSILON, _ROUNDS = 0.02, 5
@@ -22,8 +21,8 @@ _WHITENINGS = (0.0, 0.5)
 
 @dataclass(frozen=True)
 class Closeness:
-    """Compares cross moments (dx, dy) between the spaces of a problem, all on the same rows: so many of either space,
-    spread over all.
+    """Compares cross moments (dx, dy) between the spaces of a problem, all on the same rows: at most `rows` of either
+    space, drawn at random, whatever order the files have.
     """
 
     problem: Problem
@@ -41,8 +40,9 @@ class Closeness:
     def sample(self) -> Problem:
         """The rows that are compared, without seeds."""
         none = torch.zeros(0, dtype=torch.int64, device=self.problem.device)
-        x, y = (rows[:: math.ceil(len(rows) / self.rows)].float() for rows in (self.problem.x, self.problem.y))
-        return Problem(x, y, none, none, self.problem.budget)
+        chance = torch.Generator().manual_seed(0)
+        drawn_x, drawn_y = (draw_rows(len(rows), self.rows, none, chance) for rows in (self.problem.x, self.problem.y))
+        return Problem(self.problem.take_x(drawn_x), self.problem.take_y(drawn_y), none, none, self.problem.budget)
 
     @cached_property
     def _spaces(self) -> list[tuple[Problem, Tensor, Tensor]]:
