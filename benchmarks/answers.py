@@ -1,14 +1,14 @@
-"""What kedge answers to people, and whether it is so.
+"""What kedge tells people, and whether it is true.
 
     python benchmarks/answers.py --data DIR                            all sections, at full size; a GPU is advisable
     python benchmarks/answers.py --data DIR --sections listed --pairs medium mobilenet --device cuda
     python benchmarks/answers.py --data DIR --sections asked --rows 2000 --json answers.json
 
-A section is a question with a table of its own:
+Each section asks one question and prints one table:
 
-- *listed*: the pairs that are listed by default, which the seeds are not: how many, their precision and recall over the
-  rows that are in no seed, the confidence that was stated, and the rows of X whose partner is right.
-- *asked*: what a person asks, what kedge says, and what is so; each case says whether the answer is right.
+- *listed*: the pairs that are listed by default, without the seeds: how many there are, their precision and recall over
+  the rows that are in no seed, the stated confidence, and the share of rows of X whose partner is right.
+- *asked*: what a person asks, what kedge says, and what is true; each case says whether the answer is right.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Is a store of one model or of several, and what changed between two sets of vectors?
+"""Does a store hold one model or several, and what changed between two sets of vectors?
 
     python benchmarks/audit.py --data DATA [--rows 5000] [--large 99316] [--pure 60] [--only PART] [--out audit.json]
 
-Mixed stores: two models of one dimension, the second one's rows 1, 10 and 50 % of all, each item once. The AUROC is
-that of the score of a row. Pure stores: samples, and runs of neighbouring rows, of every space in the data. Variants
-of one model: what `drift` calls them, with 64 items (a canary) and with many.
+Mixed stores hold each item once, by one of two models of one dimension; the second model has 1, 10 and 50 % of the
+rows. The AUROC is that of the rows' scores. Pure stores are samples, and runs of neighbouring rows, of every space in
+the data. The last part shows what `drift` calls variants of one model, with 64 items (a canary) and with many.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""The same answers before and after a change: fits by two checkouts, side by side.
+"""The same answers before and after a change? Fits by two checkouts, side by side.
 
     python benchmarks/before_after.py --before ../kedge-before --data DIR            24 cases; 15 minutes or more
     python benchmarks/before_after.py --before ../kedge-before --data DIR --quick    4 cases, a minute or two
     python benchmarks/before_after.py --before ../kedge-before --data DIR --pairs vit --json before-after.json
 
 Words, images and texts by two models each, with 15 seeds and with none, where the two spaces share all of their items,
-half of them and nothing. Each case is fitted by the checkout `--before` and by this one, in processes of their own,
-on the CPU, with the same rows, random state and number of threads. Compared are the pairs and the partners of all rows,
-which must be the same; confidences, scores and translations of 500 vectors that neither space holds, in both
-directions, which may differ by `--tolerance`; and the verdicts, of which *right*, *doubtful* and *not right* are
-earlier names of *ok*, *uncertain* and *failed*. Exits with 1 where an answer differs. The ratio is the time of a fit
-after over before: it says something only where nothing else is running.
+half of them and none. Each case is fitted by the checkout `--before` and by this one, in separate processes on the CPU,
+with the same rows, random state and number of threads. The pairs and the partners of all rows must be the same.
+Confidences, scores and translations of 500 vectors that neither space holds, in both directions, may differ by
+`--tolerance`. Verdicts are compared too; *right*, *doubtful* and *not right* are earlier names of *ok*, *uncertain* and
+*failed*. Exits with 1 if an answer differs. The ratio is the time of a fit after over before; it says something only if
+nothing else is running.
 """
 
 from __future__ import annotations

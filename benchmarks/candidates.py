@@ -1,19 +1,20 @@
-"""Methods of finding candidates: kedge's, one side looking against both, and indices of FAISS and usearch, on a CPU.
+"""Ways to find candidates: kedge's, one in which only one side looks, and indexes of FAISS and usearch, on a CPU.
 
     python benchmarks/candidates.py --data DIR                          words, images and texts
     python benchmarks/candidates.py --data DIR --table glove.npz        also 100,000 words against themselves, disturbed
     python benchmarks/candidates.py --data DIR --spaces words --methods kedge looking --json candidates.json
 
 Rows are in the shared coordinates of a pair model fitted on true pairs, at most 10,000. "partner found" is the share of
-2,000 rows of X whose exact partner by CSLS is among their 16 candidates; "from either side" also counts those that are
-among the candidates of their partner. Seconds are of making the indices of both sides and of searching them, with two
-threads; nothing else should be running. "again" and "one thread" are the shares of rows that have the very same
-candidates in a second run, and in one with a single thread.
+2,000 rows of X whose exact partner by CSLS is among their 16 candidates; "from either side" also counts rows that are
+among the candidates of their partner. Seconds are for making the indexes of both sides and searching them, with two
+threads, while nothing else runs. "again" and "one thread" are the shares of rows that have the very same candidates in
+a second run, and in one with a single thread.
 
-`kedge` is `find_candidates`, which chooses how many clusters to look into. `looking` is what it is made of, with given
-numbers: each row of both sides looks into p clusters of the other, or only those of X do, into 2 p, which is as many
-comparisons. FAISS and usearch leave out the columns of biases, and compare by distance, as kedge does to choose
-clusters: an inner product with biases is no distance. They are optional; the table is that of benchmarks/growth.py:
+`kedge` is `find_candidates`, which chooses how many clusters to look into. `looking` is its search with given numbers:
+either each row of both sides looks into p clusters of the other side, or only the rows of X do, into 2 p, which is as
+many comparisons. FAISS and usearch leave out the columns of biases and compare by distance, as kedge does to choose
+clusters, since an inner product with biases is no distance. They are optional; the table is that of
+benchmarks/growth.py:
 
     pip install faiss-cpu usearch
 """

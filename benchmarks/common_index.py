@@ -1,12 +1,12 @@
-"""One index for several encoders: does Chroma find in common coordinates what an exact search finds?
+"""One index for several encoders: does Chroma find what an exact search finds in common coordinates?
 
     python benchmarks/common_index.py --data DIR --json benchmarks/results/common-index-two-cores.json
 
-MiniLM and multilingual E5, on English texts and on French ones, are brought into one common space by 1,000 texts of
-which 15 are known. Other texts in English, by both encoders, make one collection, and 500 of them in French ask for
-themselves. Collections differ in what they are compared by, inner product or distance, and in how far Chroma searches
-(`ef_search`; none is its default). *exact* and *first* are how often a translation comes first by an exact search and
-by Chroma, *recall@10* the share of the ten that an exact search finds.
+MiniLM and multilingual E5, on English and on French texts, are brought into one common space by 1,000 texts, of which
+15 are known. Other English texts, by both encoders, make one collection, and 500 of them are looked up by their French
+versions. Collections differ in how they compare (inner product or distance) and in how far Chroma searches
+(`ef_search`; none is its default). *exact* and *first* are how often a translation comes first in an exact search and
+in Chroma; *recall@10* is the share of the ten of the exact search that Chroma finds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What dimensions cost: the same rows in 300 to 4,096 of them, and spaces that have many by themselves.
+"""What dimensions cost: the same rows in 300 to 4,096 dimensions, and spaces that have many to begin with.
 
     python benchmarks/dimensions.py --data DIR                              5,000 sentences in 300 ... 4,096 dimensions
     python benchmarks/dimensions.py --data DIR --cases images --dims 128 1536
@@ -6,12 +6,12 @@
     python benchmarks/dimensions.py --data DIR --cases memory                20,000 sentences in 3,072 dimensions
     python benchmarks/dimensions.py --data DIR --before ../kedge-before     beside another checkout, in the same run
 
-`sentences` and `images` are real vectors carried into more dimensions: beside noise of a falling spectrum, and rotated
-at random; into fewer, by their leading principal axes. `mobilenet` (10,000 images), `words` (5,000), `many-words`
-(20,000) and `no-seeds` (20,000 words) are as they are. All but the last have 15 seeds. Each fit runs in a process of
-its own on the CPU, or with `--device cuda` in this one. Right is the share of rows whose partner is right. Memory is
-the largest that the process had, the spaces included, less what it had with everything loaded and no vector read, in
-multiples of the two spaces in float32; on the CPU only.
+`sentences` and `images` are real vectors. To get more dimensions, noise of a falling spectrum is added beside them, and
+all is rotated at random; to get fewer, their leading principal axes are kept. `mobilenet` (10,000 images), `words`
+(5,000), `many-words` (20,000) and `no-seeds` (20,000 words) are as they are. All but the last have 15 seeds. Each fit
+runs in a process of its own on the CPU, or with `--device cuda` in this one. Right is the share of rows whose partner
+is right. Memory (on the CPU only) is the peak of the process, less what it had with everything loaded and no vector
+read, in multiples of the two spaces in float32.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A whole discovery of real words: the first call, which compiles on a GPU, and those after it, stage by stage.
+"""A whole discovery of real words, stage by stage: the first call, which compiles on a GPU, and later ones.
 
     python benchmarks/discovery.py --data DIR                                    easy pair, 15 seeds
     python benchmarks/discovery.py --data DIR --device cpu --repeats 1 --save cpu.npz

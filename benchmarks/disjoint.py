@@ -4,11 +4,11 @@
     python benchmarks/disjoint.py --data DIR --pairs sentences --rows 5000 10000 20000 38000 --seeds 0 15 --device cuda
     python benchmarks/disjoint.py --data DIR --pairs sentences --rows 30000 --share 0.5 0.1 --seeds 0 15 --device cuda
 
-For each pair of spaces, two sets of items of so many rows that share so many of them, and so many seeds besides; the
-map is tried on 2,000 items that neither side has seen. The figure is the share of them that is brought to its
-counterpart first, by plain cosine. Where items are shared, it says too how many of them have their counterpart as their
-match, how many of the pairs that are listed are right, and were said to be (their mean confidence), and where the share
-of X's items that Y has too is said to lie.
+For each pair of spaces, this takes two sets of items of the given size that share the given part of them, and the given
+number of seeds. The map is tried on 2,000 items that neither side has seen. The figure is the share of them that find
+their counterpart first, by plain cosine. Where items are shared, it also prints how many of them have their counterpart
+as their match, how many of the listed pairs are right, their mean confidence, and the estimate of the share of X's
+items that Y has too.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""Does `kedge.drift` name what became of vectors, also of kinds that its limits were not set on?
+"""Does `kedge.drift` name what became of vectors, even of kinds that its limits were not set on?
 
     python benchmarks/drift_kinds.py --data DATA [--rows 576] [--out drift-kinds.json]
 
-Most were set on MiniLM (`audit.py --only variants`, `model_variants.py`). Here vectors of images, words and texts
-by other models are rounded, cut, rotated and changed as training changes them; 64 of them (a canary) and all are
-compared with what they were. A line for each verdict that is not the expected one, and how many were right.
+Most limits were set on MiniLM (`audit.py --only variants`, `model_variants.py`). Here vectors of images, words and
+texts by other models are rounded, cut, rotated, and changed as training changes them. 64 of them (a canary) and all of
+them are compared with the originals. Prints a line for each verdict that is not the expected one, and how many were
+right.
 """
 
 from __future__ import annotations

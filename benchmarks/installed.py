@@ -1,10 +1,10 @@
-"""kedge as strangers get it: sizes of the wheel and the sdist, and how long the installed package takes to be imported.
+"""kedge as users get it: sizes of the wheel and the sdist, and how long the installed package takes to import.
 
     python benchmarks/installed.py --out BUILT [--json FILE]
 
-Both are built from this checkout into BUILT. The wheel is installed into a new environment there, which borrows what
-kedge depends on from the one that runs this, so that nothing is downloaded. Times are the best of five processes, and
-stand beside those of the same Python with NumPy and with torch alone. Needs `pip install build hatchling`.
+Both are built from this checkout into BUILT. The wheel is installed into a new environment there, which borrows kedge's
+dependencies from the one that runs this, so that nothing is downloaded. Times are the best of five processes, beside
+those of the same Python importing only NumPy or torch. Needs `pip install build hatchling`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """How the tables of the documentation look: functions of stored rows, one for each layout that a page may name.
 
-All rows of a file are shown, won or lost: a layout may leave out columns, never cases, unless its name says so.
+All rows of a file are shown, won or lost. A layout may leave out columns, but leaves out cases only if its name says
+so.
 """
 
 from __future__ import annotations

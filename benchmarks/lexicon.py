@@ -1,13 +1,13 @@
-"""Lexicons: how many rows get a translation that is probably acceptable, how many of those are right, and calibration.
+"""Lexicons: how many rows get a translation that is probably acceptable, how many are right, and calibration.
 
     apt-get download dict-freedict-eng-fra && dpkg -x dict-freedict-eng-fra_*.deb DIR
     python benchmarks/lexicon.py --data DATA --dictionary DIR/usr/share/dictd/freedict-eng-fra.dict.dz --runs RUNS
 
-English-French is Word2Vec x FastText, 20,000 words each; any translation that a dictionary has counts as right, and
-only words that it has count. In the other pairs both spaces hold the same items, and only the item itself is right.
-Rows of seeds never count. `words` have a translation at least .5 probable; precision and the calibration error are
-over all translations that are; `P@1` is over all rows that count, of the first translation and of the run's match.
-Discoveries are kept in RUNS, and not made again.
+English-French is Word2Vec x FastText, 20,000 words each. Any translation in a dictionary counts as right, and only
+words in it count. In the other pairs both spaces hold the same items, and only the item itself is right. Rows of seeds
+never count. `words` have a translation that is at least .5 probable; precision and the calibration error are over all
+such translations. `P@1` is over all rows that count, for the first translation and for the run's match. Discoveries are
+kept in RUNS and reused.
 """
 
 from __future__ import annotations

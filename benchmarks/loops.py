@@ -3,9 +3,10 @@
     python benchmarks/loops.py --data DIR --out loops.jsonl               an hour on two cores
     python benchmarks/loops.py --data DIR --rows 400 --out loops.jsonl    some minutes
 
-Triangles of words and of texts that share all, half, a fifth or a tenth of their items. Each pair of spaces is run by
-itself, from 15 right seeds and from 15 wrong ones, and put together in all combinations. A triangle is right if each of
-its pairs has at least 0.3 of the shared rows right, whatever its seeds were; printed is the AUROC of what comes back.
+Triangles of words and of texts that share all, half, a fifth or a tenth of their items. Each pair of spaces is run on
+its own, from 15 right seeds and from 15 wrong ones, and the runs are put together in all combinations. A triangle is
+right if each of its pairs has at least 0.3 of the shared rows right, whatever its seeds were. Prints the AUROC of the
+share of rows that come back.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Spaces with a truth that is known: noise in which there is nothing to find, symmetric ones, and ones with garbage."""
+"""Spaces with a known truth: noise in which there is nothing to find, symmetric ones, and ones with garbage."""
 
 from __future__ import annotations
 

@@ -3,14 +3,14 @@
     python benchmarks/methods.py --data DIR --json FILE                          words, texts, sentences; two cores
     python benchmarks/methods.py --data DIR --pairs texts --known 0 15 --shared all
 
-Two spaces of so many rows each, of which k pairs are known. They hold the same items, or (`--shared none`) no item but
-those of the known pairs. Afterwards 1,000 items that neither side has seen are brought together: each row of X looks
-for its own item among the 1,000 of Y, by CSLS, which takes rows that are near to everything down; *top-1* is how often
-it comes first. The file also has top-1 by cosine, the mean rank, FOSCTTM (the share of the rows that are closer than
-the true partner) and the mean cosine to the partner. Seconds are of the processor, for learning alone.
+Both spaces have the same number of rows, and k pairs are known. They hold the same items, or (`--shared none`) no
+common item but those of the known pairs. Afterwards 1,000 items that neither side has seen are brought together: each
+row of X looks for its own item among the 1,000 of Y, by CSLS, which penalises rows that are near to everything. *top-1*
+is how often it comes first. The file also has top-1 by cosine, the mean rank, FOSCTTM (the share of rows that are
+closer than the true partner) and the mean cosine to the partner. Seconds are CPU time of learning alone.
 
-What the others are is in `rival_methods.py`. Of kedge there are the map, which is compared by cosine as all others
-are, and the pair model (shared coordinates).
+The other methods are in `rival_methods.py`. kedge has two entries: the map, compared by cosine as all others are, and
+the pair model (shared coordinates).
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
     python benchmarks/migration.py --data DIR                      the table of pairs and known pairs
     python benchmarks/migration.py --data DIR --suggested          pairs that `kedge suggest` names, against random ones
 
-The index holds texts by the old model, 15,000 where there are so many. X holds texts by the new one that the index
-lacks, 4,000 of them, and as many that it has as pairs are known. Queries are 2,000 other texts of the index by the new
-model: does each find its own text first, and how many of the ten that the old model's own vector finds?
+The index holds texts by the old model, 15,000 if there are that many. X holds texts by the new model: 4,000 that the
+index lacks, and the known pairs, which it has. Queries are 2,000 other texts of the index by the new model: does each
+find its own text first, and how many of the ten that the old model's own vector finds?
 """
 
 from __future__ import annotations

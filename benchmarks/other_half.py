@@ -1,11 +1,12 @@
-"""Words of two models that have not one word in common, and not one known pair: half of them in X, the others in Y.
+"""Words of two models, without a common word or a known pair: half of them in X, the other half in Y.
 
     python benchmarks/other_half.py                        the words that kedge ships with, some minutes on two cores
     python benchmarks/other_half.py --states 3 --rows 1500 2500 --json other-half.json
 
-Of 5,000 words that are in Word2Vec and GloVe, X has some as Word2Vec sees them, Y has others as GloVe does. Then each
-word of Y is translated from Word2Vec, whose vector of it the run has not seen, and looked for among all of Y; and each
-word of X likewise among GloVe's vectors of X's words. The figure is the share that is found first, by plain cosine.
+Of 5,000 words that are in Word2Vec and GloVe, X has some as Word2Vec sees them, Y has others as GloVe does. Afterwards
+Word2Vec's vector of each word of Y, which the run has not seen, is translated and looked for among all of Y. Likewise
+each word of X is looked for among GloVe's vectors of X's words. The figure is the share that is found first, by plain
+cosine.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""The page of a run: how long `kedge report` takes, how large the file is, and how soon it can be used in a browser.
+"""The page of a run: how long `kedge report` takes, how large the file is, and how soon a browser can use it.
 
     python benchmarks/page.py --data DIR            the easy pair, 20,000 words
     python benchmarks/page.py --data DIR --limit 5000
     python benchmarks/page.py --data DIR --explore 1000000     the live form, with so many made-up rows per space
 
-Checks first that the page shows the run: its pairs, and what a search in it finds. The browser is Chromium without a
+First checks that the page shows the run: its pairs, and what a search in it finds. The browser is Chromium without a
 GPU, driven by Playwright; times are the page's own, from the request on, each in a new window.
 
-With `--explore`, Y is X turned, with noise; the run was fitted to the first 5,000 rows, and is then said to have found
-all pairs. Measured are the start from spaces in memory, the process's memory with them, and questions.
+With `--explore`, Y is X turned, with noise; the run was fitted to the first 5,000 rows and is then treated as if it had
+found all pairs. Measured are the start with the spaces in memory, the memory of the process, and the time of questions.
 """
 
 from __future__ import annotations

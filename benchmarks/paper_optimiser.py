@@ -4,8 +4,8 @@
     python benchmarks/paper_optimiser.py --data DIR --timed-steps 5           only the ratio of times
     python benchmarks/paper_optimiser.py --data DIR --words 2000 --random-states 0    minutes on two cores
 
-15 seeds, 300 anchors, five random states. With `--timed-steps K` the paper's optimiser takes K of
-its 250 steps; as each costs the same, the time of the others is added. No quality is reported then.
+15 seeds, 300 anchors, five random states. With `--timed-steps K` the paper's optimiser takes K of its 250 steps, and
+the time of the others is extrapolated, since each costs the same. No quality is reported then.
 """
 
 from __future__ import annotations

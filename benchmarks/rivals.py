@@ -10,11 +10,11 @@ The others are optional; one that is missing or fails gets a row that says why:
 
 KeOps 2.3 may crash beside a torch that brings its own C++ library; LD_PRELOAD=.../libstdc++.so.6 helps.
 
-Each is held to float64 on the first 512 rows; "error" is the largest difference, in units of similarity. Times are of
-whole calls, taken in turns; "ready in" is what comes before: loading, compiling, tuning and a first call. TFLOP/s count
-one product (2 n m d) for each reduction, whether or not it was made anew. Memory is what a call takes beyond what was
-there: of torch's allocator on a GPU, which does not see JAX and FAISS, and of the process on a CPU. The ratio is a
-time over kedge's: above 1, kedge is faster.
+Each is checked against float64 on the first 512 rows; "error" is the largest difference, in units of similarity. Times
+are of whole calls, taken in turns. "ready in" is what comes before: loading, compiling, tuning and a first call.
+TFLOP/s count one product (2 n m d) for each reduction, whether or not it was computed anew. Memory is what a call takes
+on top of what was there: of torch's allocator on a GPU, which does not see JAX and FAISS, and of the process on a CPU.
+The ratio is a time over kedge's: above 1, kedge is faster.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""How many rows does it take, where little or nothing is shared? What `kedge check` says of two files comes from here.
+"""How many rows are needed if little or nothing is shared? What `kedge check` says of two files comes from here.
 
     python benchmarks/rows_needed.py --data DIR --pairs sentences --rows 5000 12500 --device cuda --out FILE
     ... --pairs easy texts texts-fr vit --rows 3800
     ... --pairs easy medium texts texts-fr vit --rows 3900 --share 0.5
 
-The runs of `disjoint.py`: two sets of items of so many rows each that share so many of them, and so many seeds besides;
-the map is tried on 2,000 items that neither side has seen. *Reached* is the share of them that is brought to its
-counterpart first, in parts of what a rotation fitted to all pairs brings there. Rows are counted per dimension of the
-space that has fewer. Runs that the file already holds are not repeated.
+The runs are those of `disjoint.py`: two sets of items of the given size that share the given part of them, and the
+given number of seeds; the map is tried on 2,000 items that neither side has seen. *Reached* is the share of them that
+find their counterpart first, relative to what a rotation fitted to all pairs reaches. Rows are counted per dimension of
+the space that has fewer. Runs that the file already holds are not repeated.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Every benchmark that a table in the documentation rests on: one command, results as files, resumed where it stopped.
+"""Every benchmark that a table of the documentation rests on: one command, results as files, resumed if stopped.
 
     python benchmarks/run.py --list                                  what there is, how long it takes, what is stored
     python benchmarks/run.py --data DIR                              everything that a laptop can do; about two hours
     python benchmarks/run.py --data DIR --size gpu --only reading    one of them, at full size
     python benchmarks/tables.py                                      afterwards: the tables of the pages
 
-Results go to `benchmarks/results/NAME-SIZE.json`, row by row; rows that are there are not measured again, so that the
-same command goes on where another was stopped. To measure anew, delete the file.
+Results go to `benchmarks/results/NAME-SIZE.json`, row by row. Rows that are there are not measured again, so the same
+command continues where another was stopped. To measure anew, delete the file.
 """
 
 from __future__ import annotations

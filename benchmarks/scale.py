@@ -1,4 +1,4 @@
-"""One discovery of large synthetic spaces whose pairs are known, from memory-mapped files: time, memory, rows right.
+"""One discovery of large synthetic spaces with known pairs, from memory-mapped files: time, memory, rows right.
 
     python benchmarks/scale.py                                     a million rows against a million, on a GPU
     python benchmarks/scale.py --rows 100000 --device cpu          two cores, some minutes
@@ -6,9 +6,9 @@
     python benchmarks/scale.py --rows 200000 --dim 768 --json scale.json
     python benchmarks/scale.py --rows 100000 --exact               all rows compared with all
 
-2,000 clusters whose spread falls from 1 to 0.06 over the dimensions; Y is X turned, shuffled and with noise (0.2 of the
-spread in every dimension); 15 seeds. Time is all of `fit`, from the files on; the first run of a kernel compiles it.
-Memory of the process counts what it has read of the files too, which the system can take back.
+2,000 clusters whose spread falls from 1 to 0.06 over the dimensions. Y is X turned, shuffled and with noise (0.2 of the
+spread in every dimension); 15 seeds. Time is all of `fit`, starting from the files; the first run of a kernel compiles
+it. Memory of the process includes what it has read of the files, which the system can take back.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How few seeds are enough: share of successes and mean Found MRR@10, for fewer and fewer seeds, down to none.
+"""How few seeds are enough? Share of successes and mean Found MRR@10, for fewer and fewer seeds, down to none.
 
     python benchmarks/seeds.py --data DIR --device cuda
     python benchmarks/seeds.py --data DIR --pairs mobilenet --seeds 15

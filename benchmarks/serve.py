@@ -3,11 +3,11 @@
     python benchmarks/serve.py                    10,000 requests of one text each, 16 at a time
     python benchmarks/serve.py --inputs 32        with 32 texts in each
 
-A stand-in for the new model's endpoint answers at once with vectors that it has, in a process of its own; `kedge serve`
-is another. The same requests go to it directly, and through kedge: one at a time, for the time that is added, and many
-at once. Each answer is compared with what the translator gives. Client, kedge and endpoint share the machine's cores.
-CPU is what the server itself used for each of the many requests, which other work on the machine hardly changes; the
-load is how many processes wanted a core in the last minute, this benchmark's own three included.
+A stand-in for the new model's endpoint, in a process of its own, answers at once with ready-made vectors; `kedge serve`
+is another process. The same requests go to the stand-in directly and through kedge: one at a time, for the time that is
+added, and many at once. Each answer is compared with what the translator gives. Client, kedge and endpoint share the
+machine's cores. CPU is what the server itself used per request when there were many, which other work on the machine
+hardly changes. The load is how many processes wanted a core in the last minute, this benchmark's own three included.
 """
 
 from __future__ import annotations

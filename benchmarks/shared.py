@@ -1,16 +1,16 @@
-"""What is shared: the two verdicts, the overlap, confidence at every share, and spaces with nothing in common.
+"""Spaces that share all, some or no items: the two verdicts, the overlap, and confidence.
 
     python benchmarks/shared.py --data DIR --jobs 8 --out shared.jsonl          all runs; half an hour on 16 cores
     python benchmarks/shared.py --data DIR --pairs easy --states 1 --kinds shares   a few; many minutes on two cores
     python benchmarks/shared.py --data DIR --pairs easy texts --states 1 --rows 1000 --json FILE    smaller
 
-Two spaces of up to 4,000 rows each that share all, half, a tenth or none of their items (but for the seeds), with
-seeds and without; besides, spaces on which a verdict must fail: noise, unrelated spaces, wrong seeds, and some made to
-provoke false confidence. 2,000 further items that neither side has seen try the map: it is *right* if it brings at
-least half as many of them to their counterpart first as a run does that was given all true pairs of as many rows. The
-pairs are *right* if at least half of those that are listed are, and three tenths of the rows that have a counterpart
-find it. All runs count but those with all pairs known, which are what others are held to; for the map, the provoked
-ones do not, as they have no unseen items.
+Two spaces of up to 4,000 rows each share all, half, a tenth or none of their items (but for the seeds), with seeds and
+without. There are also spaces on which a verdict must fail: noise, unrelated spaces, wrong seeds, and some made to
+provoke false confidence. 2,000 further items that neither side has seen try the map. It is *right* if at least half as
+many of them find their counterpart first as with a run that was given all true pairs of as many rows. The pairs are
+*right* if at least half of the listed ones are, and three tenths of the rows that have a counterpart find it. All runs
+count, except those with all pairs known, which are the standard for the others. For the map, the runs made to provoke
+false confidence do not count either, since they have no unseen items.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""A new model in a running search: what four strategies find and cost, and what happens in a half-migrated index.
+"""A new model in a running search: what four strategies find and cost, and what a half-migrated index finds.
 
     python benchmarks/stacks.py --data DIR                        15,000 texts; 15, 100 and 1,000 known pairs
     python benchmarks/stacks.py --data DIR --index 4000 --lacked 2000 --known 100 --out stacks.json
 
-The index holds sentences by MiniLM, multilingual E5 is the new model; X holds other sentences by it, and as many of the
-index's as pairs are known. Queries are 1,000 sentences that neither has. Three judges say which ten are right: BM25,
-which knows neither model, the old model, and the new one. In the half-migrated index a tenth, a half or nine tenths of
-the rows are native; the rest were translated. They are searched with plain scores, with the offset that the run keeps,
-which needs nothing else, and with one that is learned from 2,000 rows of the index that were encoded again and are no
-known pairs.
+The index holds sentences by MiniLM, and multilingual E5 is the new model. X holds other sentences by E5, and those of
+the index whose pairs are known. Queries are 1,000 sentences that neither has. Three judges say which ten are right:
+BM25, which knows neither model, the old model, and the new one. In the half-migrated index a tenth, a half or nine
+tenths of the rows are native; the rest were translated. It is searched with plain scores, with the offset that the run
+keeps, which needs nothing else, and with one that is learned from 2,000 rows of the index that were encoded again and
+are no known pairs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Results as files: every row of a benchmark with what it rests on, kept as soon as it is measured.
+"""Results as files: every row of a benchmark with what it rests on, stored as soon as it is measured.
 
 A file in `benchmarks/results` holds the command, its settings, checksums of the data, and rows. A row names the case,
-what was measured, the commit of kedge and the machine: what is measured later, by a call that was interrupted or with
-further cases, stands beside what is there. Tables in the documentation are made of these files by `tables.py`.
+what was measured, the commit of kedge and the machine. Rows that are measured later, after an interruption or for
+further cases, are added to those that are there. `tables.py` makes the tables of the documentation from these files.
 """
 
 from __future__ import annotations

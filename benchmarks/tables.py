@@ -3,14 +3,14 @@
     python benchmarks/tables.py            write all tables anew
     python benchmarks/tables.py --check    say which differ from their files, and change nothing
 
-In a page, a table stands between two comments, of which the first names its layout and its files:
+In a page, a table stands between two comments; the first names its layout and its files:
 
     <!-- table: methods methods-laptop.json -->
     ...
     <!-- end of table -->
 
-Under it are the command, the machine and the commit of its figures. Nothing between the comments is written by hand.
-Where there is no such file, a line says so, and which command measures it.
+Below the table are the command, the machine and the commit of its figures. Nothing between the comments is written by
+hand. If there is no such file, a line says so, and which command would measure it.
 """
 
 from __future__ import annotations

@@ -5,10 +5,10 @@
 A discovery is fitted to one part of a data set. Vectors of texts, words and images that it has not seen are translated
 and search the index, which holds their own counterparts among others; *found* is how often these are among the first
 ten. Some vectors are like those of the run, others are not: texts in another language or of another kind, rare words,
-classes of images that it never had. *trust* is the mean of the probability that the run gave beforehand, *error* the
-mean difference between it and what was found, in ten equal groups (expected calibration error), *AUROC* how well it
-orders the found before the others. *unfamiliar* are vectors with a familiarity below 0.02. *kept* are those that a
-service would not fall back for: familiar, and trusted by 0.9.
+and classes of images that it never had. *trust* is the mean of the probability that the run gave beforehand; *error*
+the mean difference between it and what was found, in ten equal groups (expected calibration error); *AUROC* how well it
+ranks the found before the others. *unfamiliar* vectors have a familiarity below 0.02. *kept* are those for which a
+service would not fall back: familiar, and with a probability of at least 0.9.
 """
 
 from __future__ import annotations

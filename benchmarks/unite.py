@@ -1,4 +1,4 @@
-"""Many spaces at once against pair by pair: what `CommonSpace` gains, finds, leaves out and takes.
+"""Many spaces at once against pair by pair: what `CommonSpace` gains, finds, leaves out and costs.
 
     python benchmarks/unite.py --data DIR --out unite.jsonl                           all parts; hours on two cores
     python benchmarks/unite.py --data DIR --parts gain --rows 1500 --out gain.jsonl   one of them; some ten minutes
@@ -10,7 +10,8 @@ reached   words, all shared, 15 seeds between two of the spaces, and two between
 stranger  one member more, of noise or of another kind of items: is it named, and are the others as they are without it?
 ten       ten spaces, subsets and noisy rotations of the four text encoders: time and memory
 
-With `--out`, every run is written as soon as it is done; the same command goes on where it was stopped, and prints all.
+With `--out`, every run is written as soon as it is done; the same command continues where it was stopped, and prints
+all.
 """
 
 from __future__ import annotations

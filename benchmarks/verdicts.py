@@ -1,19 +1,19 @@
-"""Are the answers right? Verdicts, overlap and confidence over many small runs whose truth is known.
+"""Are the answers right? Verdicts, overlap and confidence over many small runs with a known truth.
 
     python benchmarks/verdicts.py --data DIR --jobs 8 --out verdicts.jsonl --json verdicts.json   all; an hour or so
     python benchmarks/verdicts.py --data DIR --pairs easy --kinds noise symmetric                 a few; minutes
     python benchmarks/verdicts.py --data DIR --rows 600 --axes 64 --out small.jsonl --minutes 6   a part of smaller ones
 
-Cases are in random order: whatever part of them is done is a fair sample, and the same command goes on with the rest.
+Cases are in random order, so whatever part of them is done is a fair sample; the same command continues with the rest.
 
-Real spaces of 1,500 rows each that share a part of their items, with seeds and without; wrong seeds; the signs of real
-spaces alone; noise; spaces that are symmetric; spaces with a half of garbage. The map is *right* if unseen items, once
-translated, find their counterparts among as many with at least half the mean reciprocal rank that a run reaches which
-was given all true pairs of as many rows; where there are no unseen items, if at least half of the rows that have a
-counterpart get it. Pairs are right if at least half of those that are listed are, and a lexicon if at least half of its
-translations are, of rows that have a counterpart: what is acceptable for others is not known. An ok that is false is
-counted among the runs that are not right, and these stand beside it. The calibration error is that of all listed pairs
-of a group together; beside it, the mean over its runs that list at least 20.
+The cases are real spaces of 1,500 rows each that share a part of their items, with seeds and without; wrong seeds; the
+signs of real spaces alone; noise; symmetric spaces; and spaces of which half is garbage. The map is *right* if unseen
+items, once translated, find their counterparts among as many with at least half the mean reciprocal rank of a run that
+was given all true pairs of as many rows. Where there are no unseen items, it is right if at least half of the rows that
+have a counterpart get it. Pairs are right if at least half of the listed ones are. A lexicon is right if at least half
+of its translations are, of rows that have a counterpart: what is acceptable for other rows is not known. A false ok is
+counted among the runs that are not right; their number stands beside it. The calibration error is that of all listed
+pairs of a group together; beside it is the mean over its runs that list at least 20.
 """
 
 from __future__ import annotations

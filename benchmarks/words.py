@@ -3,8 +3,8 @@
     python benchmarks/words.py --data DIR                        both pairs, five random states
     python benchmarks/words.py --data DIR --pairs easy --random-states 0 --seeds 0
 
-Each state writes files, runs `kedge discover` on them as a process of its own (whose wall time and peak memory
-are reported, files to run folder), then `kedge evaluate --json`.
+Each state writes files, runs `kedge discover` on them in a process of its own (whose wall time and peak memory are
+reported, from files to run folder), then `kedge evaluate --json`.
 """
 
 from __future__ import annotations

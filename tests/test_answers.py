@@ -274,7 +274,7 @@ def test_known_rows_alone_do_not_make_a_map_to_search_with(only_known, tmp_path,
     assert re.search(r"\[by (19|20) held-out known pairs\]", captured.out)
     assert "Pairs: FAILED." in captured.out
     assert re.search(r"\b[01] pairs? found besides the (59|60) seeds", captured.out)
-    assert "WARNING for searching it is" in captured.err
+    assert "WARNING the verdict for searching is" in captured.err
     assert len(list(read_table(tmp_path / "run" / "pairs.tsv"))) <= 1
 
     described = json.loads((tmp_path / "run" / "run.json").read_text())
@@ -289,7 +289,7 @@ def test_a_run_that_is_failed_for_searching_is_not_migrated(fitted, run_files, t
     failed.health_ = replace(failed.health_, searching=replace(failed.health_.searching, verdict="failed"))
     failed.save(tmp_path / "run")
     assert main(["migrate", run_files[1], f"parquet:{tmp_path / 'new'}", "--run", str(tmp_path / "run")]) == 2
-    assert "for searching it is failed" in capsys.readouterr().err
+    assert "the verdict for searching is failed" in capsys.readouterr().err
 
 
 # -- questions that are not a discovery's ----------------------------------------------------------
@@ -301,7 +301,7 @@ def test_whether_the_model_changed_is_a_question_for_drift(small_files, tmp_path
     assert main(discover) == 0
     said = capsys.readouterr().out
     assert "120 ids are in both" in said
-    assert "not what a discovery answers; next: " in said
+    assert "a discovery does not say whether one model made both; next: " in said
     assert f"kedge drift {x} {y}" in said
     assert main([*discover, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["same_ids"] == 120

@@ -127,8 +127,8 @@ def test_the_command_line_writes_it_and_says_how_to_open_it(run_files, tmp_path,
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("{run} --to embedding-atlas -o a.parquet", "give RUN, and then X and Y"),
-        ("{run} {x} -o a.parquet", "give RUN, and then X and Y"),
+        ("{run} --to embedding-atlas -o a.parquet", "give X and Y after RUN"),
+        ("{run} {x} -o a.parquet", "give X and Y after RUN"),
         ("{run} {x} {y} --to embedding-atlas -o a.npz", "needs a name that ends in .parquet"),
         ("{run} {x} {y} --to numpy -o a.npz", "are for --to embedding-atlas"),
         ("{run} {y} {x} -o a.parquet", "is not what this run had as X"),

@@ -254,10 +254,10 @@ def test_resume_on_the_command_line(folder, undisturbed, capsys):
     process.send_signal(signal.SIGTERM)
     _, told = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "the same command with --resume goes on" in told
+    assert "the same command with --resume continues" in told
     capsys.readouterr()
     assert main(arguments(folder, "resumed")) == 2  # neither lost nor silently taken up
-    assert "go on with it by --resume, or start over by --overwrite" in capsys.readouterr().err
+    assert "continue it with --resume, or start over with --overwrite" in capsys.readouterr().err
     assert main(arguments(folder, "resumed", "--resume", "--method", "paper")) == 2
     assert "keeps no state" in capsys.readouterr().err
     missing = [str(folder / "no.npz") if part.endswith("x.npz") else part for part in arguments(folder, "resumed")]
@@ -282,7 +282,7 @@ def test_overwrite_starts_over_and_resume_without_a_state_starts(folder, capsys)
     assert main(arguments(folder, "fresh", "--overwrite")) == 0
     assert not states.exists()
     assert main(arguments(folder, "begun", "--resume")) == 0
-    assert "nothing to go on from" in capsys.readouterr().err
+    assert "no unfinished discovery in" in capsys.readouterr().err
 
 
 def test_what_is_no_checkpoint_is_left_alone(tmp_path, rotated):

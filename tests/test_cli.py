@@ -83,7 +83,7 @@ def test_discover_says_how_it_went_and_writes_the_run(folder, capsys, tmp_path):
     chosen = json.loads((tmp_path / "run" / "run.json").read_text())["maps"]["map"]
     assert (
         f"Of 1,000 found pairs, held out in turn, a translated row finds its partner with MRR {chosen['mrr']:.2f}, and "
-        f"{chosen['overlap']:.0%} of the ten rows that the partner has nearest. [by recognition; 1,000 held-out found "
+        f"{chosen['overlap']:.0%} of the partner's ten nearest rows. [by recognition; 1,000 held-out found "
     ) in captured.out
     assert f"map: {chosen['kind']}\n" in captured.out
     assert "whitened" not in captured.out
@@ -280,12 +280,12 @@ def test_a_bar_for_every_attempt(monkeypatch):
     printed = [line for line in lines if line.startswith("kedge:")]
     assert printed == [
         "kedge: attempt 1 of 3",
-        "kedge: attempt 1 of 3 came to a score of 0.12",
+        "kedge: attempt 1 of 3 scored 0.12",
         "kedge: attempt 2 of 3",
     ]
     # What was drawn last: only the bar that is still going has its total left.
     bars = [line for line in lines if " 3/3 " in line or " 1/1 " in line or " 5/100 " in line]
-    assert [bar[:22].strip() for bar in bars[-3:]] == ["annealing", "what random starts do", "annealing"]
+    assert [bar[:22].strip() for bar in bars[-3:]] == ["annealing", "trying random starts", "annealing"]
 
 
 def test_evaluate_json_has_exactly_the_documented_keys(folder, capsys):

@@ -139,7 +139,7 @@ def test_a_store_is_translated_from_one_of_many_into_another(common_folder, thre
     assert np.allclose(carried.vectors[carried.rows(three_spaces["a"].keys)], expected, atol=1e-3)
     capsys.readouterr()
     for more, message in (
-        ([], "name the one that"),
+        ([], "name the space of"),
         (["--from", "z"], "no space 'z'"),
         (["--from", "a", "--to", "b", "--append"], "--append: only common coordinates"),
         (["--from", "a", "--back"], "--back: a run of many"),

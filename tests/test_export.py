@@ -276,7 +276,7 @@ def test_export_replaces_a_file_only_if_asked_to(runs, tmp_path, capsys):
     file = tmp_path / "map.npz"
     file.write_bytes(b"mine")
     assert run("export", runs["centered"], "-o", file) == 2
-    assert "map.npz: already exists; choose another name, or replace it by --overwrite" in (capsys.readouterr().err)
+    assert "map.npz: already exists; choose another name, or replace it with --overwrite" in (capsys.readouterr().err)
     assert file.read_bytes() == b"mine"
     assert run("export", runs["centered"], "-o", file, "--overwrite") == 0
     assert np.load(file)["matrix"].shape == (300, 100)
@@ -286,8 +286,8 @@ def test_export_replaces_a_file_only_if_asked_to(runs, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("name", "more", "message"),
     [
-        ("map.vec", [], "map.vec: the suffix '.vec' is no format of exports; known are .npz, .safetensors, .onnx"),
-        ("map", [], "map: the suffix '' is no format of exports"),
+        ("map.vec", [], "map.vec: the suffix '.vec' is not an export format; known are .npz, .safetensors, .onnx"),
+        ("map", [], "map: the suffix '' is not an export format"),
         ("map.npz", ["--to", "onnx"], "map.npz: --to onnx needs a name that ends in .onnx, got .npz"),
         (
             "map.onnx",

@@ -341,7 +341,7 @@ def test_fail_under_is_about_judged_queries_where_there_are_some(files, change, 
         (["--queries", "queries.npz", "--old-queries", "queries_old.npz"], "--old-queries: .* give --relevant too"),
         (["--queries", "queries.npz", "--relevant", "absent.txt"], "absent.txt: no such file"),
         (["--queries", "queries.npz", "--relevant", "qrels.txt", "--strict"], "qrels.txt, line 241: .*'not-here'"),
-        (["--proxy-model", "m"], "--proxy-model is for stand-ins; name their texts by --proxy"),
+        (["--proxy-model", "m"], "--proxy-model is for stand-ins; name their texts with --proxy"),
         (["--proxy", "texts.jsonl"], "give either --proxy-model, X's model, .* or --proxy-out"),
         (["--proxy", "t.txt", "--proxy-out", "p", "--queries", "queries.npz"], "omit one of the two"),
     ],
@@ -367,7 +367,7 @@ def test_stand_ins_are_written_for_an_encoder(files, tmp_path, capsys):
     assert first == {"id": "proxy:t0", "text": "The second sentence is about 0."}
     assert (tmp_path / "asked.qrels.tsv").read_text().splitlines()[:2] == ["query\tdoc", "proxy:t0\tt0"]
     assert call(files, *options) == 2
-    assert "asked.jsonl: already exists; choose another name, or replace it by --overwrite" in capsys.readouterr().err
+    assert "asked.jsonl: already exists; choose another name, or replace it with --overwrite" in capsys.readouterr().err
     assert call(files, *options, "--overwrite", "--json") == 0
     assert json.loads(capsys.readouterr().out)["queries"] == 40
 
@@ -393,4 +393,4 @@ def test_stand_ins_are_encoded_where_the_model_is_named(files, change, tmp_path,
     assert seen[0] == "query: The second sentence is about 0."
     assert "judged: 40 queries, 40 relevant texts" in output
     assert call(files, "--proxy", texts, *model) == 2
-    assert "no key of its texts is one of Y" in capsys.readouterr().err
+    assert "none of its keys is" in capsys.readouterr().err

@@ -331,7 +331,7 @@ def test_a_migration_in_batches_is_checked(run_files, words, tmp_path, short_ran
     with monkeypatch.context() as patched:
         patched.setattr("kedge.tasks.all_rows.rewriting._TOLERANCE", -1.0)  # so that nothing is alike
         assert main(arguments) == 2
-    assert re.search(r"2000 rows are there of 2000, and (\d+) of \1 compared rows differ", capsys.readouterr().err)
+    assert re.search(r"2000 of 2000 rows are there, and (\d+) of \1 compared rows differ", capsys.readouterr().err)
     assert not (tmp_path / "new").exists()
     assert main([*arguments, "--resume"]) == 0
     assert re.search(r"checked: 2000 rows on both sides, \d{3} of them compared and equal", capsys.readouterr().out)

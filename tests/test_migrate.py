@@ -186,7 +186,7 @@ def test_a_map_that_is_not_right_carries_nothing(words, run_files, shop, tmp_pat
     (folder / "run.json").write_text(json.dumps(described))
     seal(folder)
     assert run("migrate", shop, f"parquet:{tmp_path / 'new'}", "--run", folder) == 2
-    assert "for searching it is failed" in capsys.readouterr().err
+    assert "the verdict for searching is failed" in capsys.readouterr().err
     assert run("migrate", shop, f"parquet:{tmp_path / 'new'}", "--run", folder, "--ignore-verdict") == 0
 
 

@@ -370,7 +370,7 @@ def test_the_page_has_labels_and_the_layout_where_asked(run_files, tmp_path, wor
     labels.write_text("".join(f"{key}\t{len(key)} letters\n" for key in words[0].keys[:1000]))
     options = ["--labels", str(labels), "--layout", "tsne", "--rows", "100", "-o", str(out)]
     assert main(["report", *run_files, *options]) == 0
-    assert "labels: of 1000 of 2000 rows of X and 1000 of 2000 of Y" in capsys.readouterr().err
+    assert "labels: 1000 of 2000 rows of X and 1000 of 2000 of Y" in capsys.readouterr().err
     data = json.loads(unpacked(out.read_text(), "contents"))
     assert [group["name"] for group in data["groups"]] == ["label", "cluster"]
     for key, kind in zip(data["keys"][1], data["groups"][0]["of"][1], strict=True):

@@ -24,8 +24,8 @@ def test_the_advice_says_what_it_takes_and_what_was_given():
     nothing, half = (rows_needed(share, 384) for share in (0.0, 0.5))
     assert 1000 < half < nothing
     advice = advice_on_rows(3000, 384)
-    assert f"from {nothing:,} rows per side on if nothing else was in both" in advice
-    assert f"from {half:,} on if half of the items were; you gave 3,000" in advice
+    assert f"from {nothing:,} rows per side if the files shared nothing else" in advice
+    assert f"from {half:,} if they shared half of their items; you gave 3,000" in advice
 
 
 def test_the_figures_are_those_that_were_measured():

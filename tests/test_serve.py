@@ -426,7 +426,7 @@ def test_a_map_that_is_not_ok_is_mentioned(run_files, tmp_path, monkeypatch, cap
         (["--upstream", "localhost:80"], "must begin with http:// or https://"),
         (["--upstream", "http://me:secret@host/v1"], "must hold no key"),
         (["--upstream", "http://host/v1?key=secret"], "must hold no key"),
-        (["--upstream", "http://host:x/v1"], "is no URL"),
+        (["--upstream", "http://host:x/v1"], "is not a URL"),
         (
             ["--upstream", "http://host/v1", "--upstream-key-env", "NOBODY_SET"],
             "NOBODY_SET: the environment has no",

@@ -49,14 +49,14 @@ def test_a_run_of_many_translates_projects_and_searches(common_folder, three_spa
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("translate", "run", "a.npz", "-o", "new.npz"), "name two of them by --from and --to"),
+        (("translate", "run", "a.npz", "-o", "new.npz"), "name two of them with --from and --to"),
         (("translate", "run", "a.npz", "--back", "--from", "a", "--to", "b", "-o", "new.npz"), "--back: a run of many"),
         (("project", "run", "a", "a.npz", "-o", "new.npz", "--coordinates", "shared"), "common coordinates only"),
         (("project", "run", "z", "a.npz", "-o", "new.npz"), "no space 'z'"),
-        (("report", "run", "a.npz", "b.npz", "-o", "new.html"), "needs all of its members; also give that of c"),
+        (("report", "run", "a.npz", "b.npz", "-o", "new.html"), "needs all of its members; also give the file of c"),
         (("report", "run", "a.npz", "seeds.npz", "-o", "new.html"), "no such file"),
         (("lexicon", "run", "a.npz", "b.npz", "-o", "new.tsv"), "holds a common space"),
-        (("export", "run", "-o", "new.npz"), "name two of them by --from and --into"),
+        (("export", "run", "-o", "new.npz"), "name two of them with --from and --into"),
         (("export", "run", "-o", "new.npz", "--from", "a", "--into", "a"), "both 'a'"),
         (("export", "run", "a.npz", "b.npz", "-o", "new.parquet"), "embedding-atlas shows two"),
         (("compare", "run"), "at least two runs"),
@@ -64,7 +64,7 @@ def test_a_run_of_many_translates_projects_and_searches(common_folder, three_spa
         (("evaluate", "run", "a.npz", "seeds.tsv", "--gold", "keys"), "seeds.tsv"),
         (("search", "run", "a.npz", "b.npz", "i0", "--from", "a"), "numbers per row, common coordinates"),
         (("unite", "a.npz", "a.npz", "-o", "new-run"), "is called 'a' already"),
-        (("unite", "a.npz", "-o", "new-run"), "one space is alone"),
+        (("unite", "a.npz", "-o", "new-run"), "only one space"),
         (("unite", "a.npz", "b.npz", "-o", "run"), "already exists"),
     ],
 )

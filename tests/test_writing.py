@@ -183,7 +183,7 @@ def test_what_is_there_is_replaced_only_if_asked_for(folder, tmp_path, capsys, c
         command = command.replace("x.npz", "not-there.npz")
     assert run(folder, tmp_path, command)[0] == 2
     assert last_line(capsys) == (
-        f"kedge: error: {out}: already exists; choose another name, or replace it by --overwrite"
+        f"kedge: error: {out}: already exists; choose another name, or replace it with --overwrite"
     )
     assert everything_in(tmp_path) == before
     assert run(folder, tmp_path, command.replace("not-there.npz", "x.npz"), "--overwrite")[0] == 0
@@ -206,7 +206,7 @@ def test_one_option_says_so_for_all_commands():
             if command in SILENT | REPEATED or name in REPEATED:
                 assert helps == [], command
             else:
-                assert helps == ["replace an output that already exists, but nothing that is read"], command
+                assert helps == ["replace an existing output, but never an input"], command
 
 
 @pytest.mark.parametrize(
@@ -251,8 +251,9 @@ def test_nothing_is_written_onto_what_is_read(folder, tmp_path, monkeypatch, cap
     for more in ([], ["--overwrite"]) if "--resume" not in command else ([],):
         assert main(command.split() + more) == 2
         error = last_line(capsys)
-        assert error.endswith(": is read here too, and is not overwritten; choose another name")
-        assert Path(error.removeprefix("kedge: error: ").partition(": is read")[0]).resolve() == Path(onto).resolve()
+        assert error.endswith(": is also read here, and is not overwritten; choose another name")
+        named = error.removeprefix("kedge: error: ").partition(": is also read")[0]
+    assert Path(named).resolve() == Path(onto).resolve()
     assert everything_in(tmp_path) == before
 
 
@@ -260,7 +261,7 @@ def test_keys_beside_a_matrix_are_not_overwritten_either(folder, tmp_path, capsy
     keys = tmp_path / "out.keys.txt"
     keys.write_text("mine\n")
     assert run(folder, tmp_path, "convert x.npz OUT.npy")[0] == 2
-    assert f"{keys}: already exists; choose another name, or replace it by --overwrite" in last_line(capsys)
+    assert f"{keys}: already exists; choose another name, or replace it with --overwrite" in last_line(capsys)
     migrated = [str(folder / "x.npz"), str(tmp_path / "out.npy"), "--run", str(folder / "run"), "--ignore-verdict"]
     assert main(["migrate", *migrated]) == 2
     assert f"{keys}: already exists; choose another name" in last_line(capsys)

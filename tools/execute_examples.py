@@ -1,11 +1,11 @@
-"""Run the notebooks in examples/ and store them with their outputs, less what belongs to one machine.
+"""Run the notebooks in examples/ and store them with their outputs, without traces of this machine.
 
     python tools/execute_examples.py                                # all, in place
     python tools/execute_examples.py 01_two_models.ipynb            # one, in place
     python tools/execute_examples.py --into FOLDER                  # leave examples/ as it is
 
-Needs `nbclient` and `ipykernel`. The kernel is always the interpreter that runs this, whatever kernels a user or a
-system has set up. An error in a cell ends it with a traceback, and nothing is written.
+Needs `nbclient` and `ipykernel`. The kernel is always the interpreter that runs this, whichever kernels are installed.
+An error in a cell ends the run with a traceback, and nothing is written.
 """
 
 from __future__ import annotations

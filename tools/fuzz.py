@@ -1,12 +1,12 @@
-"""Feed damaged files to everything that reads: what comes of it is a result that passes its checks, or a `KedgeError`.
+"""Feed damaged files to everything that reads: the outcome must be a result that passes its checks, or a `KedgeError`.
 
     python tools/fuzz.py --inputs 100000            # shared among all targets, the same for the same --seed
     python tools/fuzz.py --target npz --minutes 10  # of one target, for so long
     python tools/fuzz.py --target npz --first 5000  # go on where another run has stopped
     python tools/fuzz.py --target npz --guided      # led by coverage, where atheris is installed
 
-Any other exception or warning, a crash, more than 20 seconds or 300 MB, and a file that is left behind are failures.
-The input of each is kept in --failures, in a folder that says which it was, and the exit code is 1.
+Any other exception or warning, a crash, more than 20 seconds or 300 MB, and a file left behind are failures. The input
+of each failure is kept in --failures, in a folder that says which it was, and the exit code is 1.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ names      a table and column of an odd name, in SQL: it works or is refused, an
 kills      a migration that is killed at any moment, several times, and resumed: all rows are there, each once
 writers    two that resume at once: one does it, the other is refused or finds nothing left to do
 
-A case is one row, name, kill or pair of writers. What fails is printed with its number, and the exit code is 1.
+A case is one row, name, kill or pair of writers. Failures are printed with their number, and the exit code is 1.
 """
 
 from __future__ import annotations

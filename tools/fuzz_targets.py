@@ -1,4 +1,4 @@
-"""What `fuzz.py` feeds with damaged files: each reader of kedge, with a few files it reads gladly."""
+"""What `fuzz.py` feeds with damaged files: each reader of kedge, with a few valid files for it."""
 
 from __future__ import annotations
 

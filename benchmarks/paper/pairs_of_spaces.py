@@ -1,4 +1,4 @@
-"""Pairs of spaces that hold the same things under the same keys, and what a run gets to see of them."""
+"""Pairs of spaces that hold the same things under the same keys, and what a run may see of them."""
 
 from __future__ import annotations
 

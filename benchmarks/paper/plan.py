@@ -1,4 +1,4 @@
-"""How an experiment is run: what every experiment is given, its random states, and the finished ones it keeps."""
+"""How an experiment is run: what each one is given, its random states, and the finished ones that it keeps."""
 
 from __future__ import annotations
 

@@ -5,17 +5,17 @@
 >>> discovery = kedge.AnchorDiscovery(n_anchors=300).fit(x, y, kedge.read_pairs("seeds.tsv", x, y))
 >>> discovery.health_.searching.verdict, discovery.pair_keys_[:3]
 
-Names load what they need when first used, so that `import kedge` and `kedge --help` are quick.
+Public names are imported on first use, so that `import kedge` and `kedge --help` are fast.
 """
 
 import os
 
-TYPE_CHECKING = False  # not from typing, whose import takes longer than all of this
+TYPE_CHECKING = False  # not imported from typing, which takes longer than all of this
 
 __version__ = "0.1.0"
 
-# Threads of torch that wait for each other sleep, if kedge is first to load it: for the library and the command line.
-# Spinning is no quicker, and where others use the same cores, several times slower.
+# Idle threads of torch sleep instead of spinning, provided that kedge loads torch first; for the library as well as the
+# command line. Spinning is no faster, and several times slower if other processes use the same cores.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 if TYPE_CHECKING:

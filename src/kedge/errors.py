@@ -8,13 +8,13 @@ from itertools import islice
 
 from kedge.masking import mask
 
-# Only this many names are compared, and no word with more letters: the cost is bounded, whatever is asked for.
+# Limits on the number of names compared and on the length of the word, so that the cost is bounded for any input.
 _MAX_NAMES = 50_000
 _MAX_LETTERS = 64
 
 
 class KedgeError(Exception):
-    """Base of every error kedge raises on purpose; as text it shows no password, whatever it quotes."""
+    """Base class of all errors kedge raises on purpose; secrets in its message are masked."""
 
     def __str__(self) -> str:
         return mask(super().__str__())
@@ -24,11 +24,11 @@ class KedgeError(Exception):
 
 
 class InputError(KedgeError, ValueError):
-    """An argument or a file breaks a rule; the message names it, the rule, what was received and what to do."""
+    """An argument or a file is invalid; the message names it, the rule, what was received and what to do."""
 
 
 class UnknownKeyError(InputError):
-    """A space lacks a key that an argument or a file names: `key`, and the `source` that was read."""
+    """An argument or a file names a `key` that the space read from `source` does not have."""
 
     def __init__(self, message: str, key: str, source: str) -> None:
         super().__init__(message)
@@ -51,7 +51,7 @@ class MissingExtraError(KedgeError, ImportError):
 
 
 def did_you_mean(word: str, known: Collection[object]) -> str:
-    """What a message adds about an unknown word: `; did you mean 'cat'?`, or nothing where no known word is close."""
+    """The end of a message about an unknown word: `; did you mean 'cat'?`, or nothing if no known word is close."""
     tidied = word.strip()
     variants = (tidied, tidied.lower(), tidied.capitalize(), tidied.upper())
     close = [variant for variant in variants if variant in known]

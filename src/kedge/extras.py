@@ -1,4 +1,4 @@
-"""Optional packages: what to install where one is missing, and why one that is installed cannot be imported."""
+"""Optional packages: what to install if one is missing, and why an installed one cannot be imported."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _MAX_LETTERS = 300
 
 @contextmanager
 def needing(what: str, *packages: str, install: str, otherwise: str = "") -> Iterator[None]:
-    """Turn whatever goes wrong with the imports inside into one `MissingExtraError`.
+    """Turn any failure of the imports inside the context into a `MissingExtraError`.
 
     Parameters
     ----------
     what : str
         The beginning of the message, such as "ONNX files need".
     packages : str
-        What is imported, by the names in `import` statements.
+        The packages imported, named as in `import` statements.
     install : str
-        What pip is to install, such as "kedge[onnx]"; several are separated by spaces.
+        What pip should install, such as "kedge[onnx]"; several names are separated by spaces.
     otherwise : str
-        The end of the message: what can be done without it.
+        The end of the message: what to do without the package.
     """
     try:
         yield
@@ -40,10 +40,10 @@ def needing(what: str, *packages: str, install: str, otherwise: str = "") -> Ite
 
 
 def install_command(install: str) -> str:
-    """What to type to install something, such as "kedge[onnx]".
+    """The shell command that installs something, such as "kedge[onnx]".
 
-    pip takes `kedge[onnx]` where kedge is installed, from a wheel or from a checkout. A checkout that is only on
-    Python's path is named by its folder.
+    pip resolves `kedge[onnx]` if kedge is installed, from a wheel or from a checkout. A checkout that is merely on
+    Python's path must be named by its folder.
     """
     try:
         distribution("kedge")
@@ -56,7 +56,7 @@ def install_command(install: str) -> str:
 
 
 def reason_of(error: BaseException) -> str:
-    """An error and its first cause, in one line: libraries wrap the errors of what they import."""
+    """An error and its root cause in one line, because libraries wrap the errors of what they import."""
     first = error
     while first.__cause__ is not None:
         first = first.__cause__

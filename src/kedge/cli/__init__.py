@@ -1,4 +1,4 @@
-"""The command line: one small file per command, in one folder per group of `kedge --help`; here is what they share.
+"""The command line: one module per command, in one folder per group of `kedge --help`; what they share is here.
 
-May import every other part of kedge, and does so inside functions, so that `kedge --help` stays quick.
+It may import every other part of kedge, but does so inside functions, to keep `kedge --help` quick.
 """

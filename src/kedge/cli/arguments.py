@@ -20,7 +20,7 @@ FORMATS = ".vec .txt .bin (each also .gz), .npz, .npy, .safetensors, .parquet or
 def add_command(
     commands: Any, name: str, run: Callable[[argparse.Namespace], int], line: str, description: str, examples: str
 ) -> argparse.ArgumentParser:
-    """A parser for one command that will call `run`; `line` is what the list of commands says of it."""
+    """Add the parser of a command that calls `run`; `line` describes it in the list of commands."""
     parser = _add_parser(commands, name, line, description, examples)
     parser.set_defaults(run=run)
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
@@ -28,7 +28,7 @@ def add_command(
 
 
 def add_command_group(commands: Any, name: str, line: str, description: str, examples: str, kind: str) -> Any:
-    """A parser for a command that comes in several kinds, to which `add_command` adds them."""
+    """Add a command that comes in several kinds, which `add_command` adds to what this returns."""
     parser = _add_parser(commands, name, line, description, examples)
     return parser.add_subparsers(title=f"{kind}s", metavar=kind.upper(), required=True)
 
@@ -51,8 +51,10 @@ def add_run(parser: argparse.ArgumentParser) -> None:
 
 def add_spaces(parser: argparse.ArgumentParser) -> None:
     """The two spaces."""
-    parser.add_argument("x", metavar="X", type=space_name, help=f"source space: {FORMATS}; or a store (`kedge stores`)")
-    parser.add_argument("y", metavar="Y", type=space_name, help="target space, same formats")
+    parser.add_argument(
+        "x", metavar="X", type=space_name, help=f"source space: {FORMATS}; or a store (see `kedge stores`)"
+    )
+    parser.add_argument("y", metavar="Y", type=space_name, help="target space, in the same formats")
 
 
 def add_limit(parser: argparse.ArgumentParser) -> None:
@@ -63,7 +65,7 @@ def add_limit(parser: argparse.ArgumentParser) -> None:
 def add_rows_shown(parser: argparse.ArgumentParser) -> None:
     """How much a page shows."""
     parser.add_argument(
-        "--rows", metavar="N", type=positive, default=20_000, help="draw at most N rows of either space (20000)"
+        "--rows", metavar="N", type=positive, default=20_000, help="draw at most N rows of each space (20000)"
     )
 
 
@@ -73,8 +75,10 @@ def add_device(parser: argparse.ArgumentParser) -> None:
 
 
 def add_random_state(parser: argparse.ArgumentParser) -> None:
-    """What chance depends on."""
-    parser.add_argument("--random-state", metavar="N", type=seed_number, default=0, help="same number, same answer (0)")
+    """What random choices depend on."""
+    parser.add_argument(
+        "--random-state", metavar="N", type=seed_number, default=0, help="the same number gives the same result (0)"
+    )
 
 
 def add_output(parser: argparse.ArgumentParser, *, stores: bool = True) -> None:
@@ -85,7 +89,7 @@ def add_output(parser: argparse.ArgumentParser, *, stores: bool = True) -> None:
 
 
 class _SetIfGiven(argparse.Action):
-    """Leaves alone what another option has set, where no name is given here."""
+    """Stores the name if one is given, and otherwise leaves what another option has set."""
 
     def __call__(self, _: argparse.ArgumentParser, namespace: argparse.Namespace, value: Any, *__: Any) -> None:
         if value is not None:
@@ -93,17 +97,15 @@ class _SetIfGiven(argparse.Action):
 
 
 def add_target(parser: argparse.ArgumentParser, name: str, purpose: str) -> None:
-    """What a command writes that names it after its input, as `cp` does; -o does as well."""
+    """The output of a command that takes it after its input, as `cp` does; -o names it too."""
     group = parser.add_mutually_exclusive_group(required=True)
     group.add_argument(name, metavar=name.upper(), type=space_name, nargs="?", action=_SetIfGiven, help=purpose)
-    group.add_argument("-o", "--out", dest=name, metavar=name.upper(), type=space_name, help="the same")
+    group.add_argument("-o", "--out", dest=name, metavar=name.upper(), type=space_name, help=f"same as {name.upper()}")
 
 
 def add_overwrite(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
-    """Whether an output that already exists may be replaced, which `require_free` in `output_files.py` asks."""
-    parser.add_argument(
-        "--overwrite", action="store_true", help="replace an output that already exists, but nothing that is read"
-    )
+    """Whether an existing output may be replaced, which `require_free` in `output_files.py` checks."""
+    parser.add_argument("--overwrite", action="store_true", help="replace an existing output, but never an input")
 
 
 def add_table(parser: argparse.ArgumentParser) -> None:
@@ -129,7 +131,7 @@ def add_spreadsheet_safe(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--spreadsheet-safe",
         action="store_true",
-        help="put an apostrophe before what a spreadsheet would take as a formula; not for reading back by kedge",
+        help="put an apostrophe before what a spreadsheet would take for a formula; not for tables that kedge reads",
     )
 
 
@@ -145,7 +147,7 @@ def space_name(text: str) -> Path | Address:
 
 
 def path_name(text: str) -> Path:
-    """The name of a file or folder; the address of a store is none."""
+    """The name of a file or folder, not the address of a store."""
     from kedge.errors import InputError
     from kedge.spaces.stores.address import file_name
 

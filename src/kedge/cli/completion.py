@@ -1,4 +1,4 @@
-"""Completion of commands, options and file names by the shell; the script is made from the parser, by shtab."""
+"""Shell completion of commands, options and file names; shtab makes the script from the parser."""
 
 from __future__ import annotations
 

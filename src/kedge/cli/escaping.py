@@ -1,13 +1,13 @@
-"""Text of others on a terminal: what would command it, or begin a line of its own, is written out.
+"""Untrusted text on a terminal: characters that would control it, or start a new line, are escaped.
 
-Keys, names of files and messages that quote them may hold anything.
+Keys, file names and messages that quote them may hold anything.
 """
 
 from __future__ import annotations
 
 import re
 
-# Controls (C0, DEL, C1), separators of lines and paragraphs, what turns the direction of writing, half characters.
+# Control characters (C0, DEL, C1), line and paragraph separators, bidirectional controls, lone surrogates.
 _COMMANDING = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -17,5 +17,5 @@ def shown(text: str) -> str:
 
 
 def shown_in_json(line: str) -> str:
-    r"""A line of JSON with `\u009b` where such a character was; it means the same."""
+    r"""A line of JSON with `\u009b` where such a character was, which reads back as the same."""
     return _COMMANDING.sub(lambda found: f"\\u{ord(found[0]):04x}", line)

@@ -1,4 +1,4 @@
-"""The exit codes of all commands, and what `kedge --help` says of them."""
+"""The exit codes of all commands, and what `kedge --help` says about them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ EXIT_NOT_PASSED = 3
 EXIT_INTERRUPTED = 130
 
 NOT_PASSED = {
-    "discover": "it is not ok for searching, or with --require pairs for pairs",
+    "discover": "the run is not ok for searching (with --require pairs: for pairs)",
     "unite": "the map is not ok, or a space was left out",
     "compare": "no run can be trusted",
     "rehearse": "a metric is below --fail-under",
     "migrate": "the target does not hold what it should",
     "drift": "the vectors are not of the same model (precision aside), or some have changed",
-    "audit": "there are vectors of several models, or it is uncertain",
+    "audit": "there are vectors of several models, or the answer is uncertain",
     "canary check": "it is not the same model (precision aside)",
 }
 """The commands that exit with 3, and when."""
@@ -23,7 +23,7 @@ EXIT_CODES = "\n".join(
         "exit codes:",
         "  0    done",
         "  2    bad input, or something that cannot be read or written; one line says what",
-        "  3    written, but it did not pass:",
+        "  3    done, but the result did not pass:",
         *(f"         {command}: {reason}" for command, reason in NOT_PASSED.items()),
         "  130  interrupted by Ctrl-C or SIGTERM; nothing half-written is left",
     )

@@ -1,6 +1,6 @@
-"""The `kedge` command: what is around every command, signals, errors as one clear line, and exit codes.
+"""The `kedge` command: what surrounds every command, which is signals, errors in one clear line, and exit codes.
 
-Little is imported up here: until `entry_point` begins, it is Python that answers Ctrl-C, with a traceback.
+Little is imported up here: until `entry_point` begins, Python itself answers Ctrl-C, with a traceback.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kedge.cli.signals import (
     was_interrupted,
 )
 
-TYPE_CHECKING = False  # not from typing, which takes long enough to be interrupted
+TYPE_CHECKING = False  # not from typing, whose import is long enough to be interrupted
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
@@ -45,9 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def entry_point() -> NoReturn:
-    """What the `kedge` script calls: `main`, with an answer to signals from beginning to end."""
+    """What the `kedge` script calls: `main`, with signals handled from beginning to end."""
     answer_signals(exit_at_once)
-    atexit.register(answer_signals, signal.SIG_IGN)  # called last: after it, Python would die of a signal
+    atexit.register(answer_signals, signal.SIG_IGN)  # called last: a signal after it would kill Python
     from kedge.cli.parser import build_parser
 
     report_sigbus()
@@ -55,18 +55,18 @@ def entry_point() -> NoReturn:
     try:
         raise_interrupts()
         code = _run(parsed)
-        answer_signals(lambda *_: os._exit(code))  # all is done; Python itself takes a moment to end
+        answer_signals(lambda *_: os._exit(code))  # the work is done, but Python takes a moment to exit
     except BaseException as error:
         answer_signals(exit_at_once)
         if not was_interrupted(error):
             raise
-        # Not by sys.exit: Python dies of the signal, whatever is returned, if that arrived inside an eval().
+        # Not sys.exit: if the signal arrived inside an eval(), Python dies of it whatever the exit code.
         exit_at_once()
     sys.exit(code)
 
 
 def _run(parsed: argparse.Namespace) -> int:
-    """Run the command; what is wrong with the input or the machine becomes one line."""
+    """Run the command; an error in the input or of the machine becomes one line."""
     from kedge.errors import KedgeError
 
     try:
@@ -79,20 +79,20 @@ def _run(parsed: argparse.Namespace) -> int:
         # torch reports exhausted memory, of the machine or of a GPU, as a RuntimeError that says so.
         if isinstance(error, MemoryError) or "memory" in str(error):
             return fail(
-                "not enough memory; read fewer rows with --limit, or give a smaller --memory, where there is one"
+                "not enough memory; read fewer rows with --limit, or give a smaller --memory if the command has it"
             )
         raise
     except BrokenPipeError:  # the reader of stdout, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        # What is written to files is named by who writes it, so that a full disk without a name is where stdout goes.
+        # Errors of writing a file name it, so a full disk without a name is the one that stdout goes to.
         named = error.filename or ("standard output" if error.errno in _DISK_IS_FULL else None)
         return fail(f"{named}: {error.strerror}" if named else str(error))
 
 
 def _beyond_limit(error: Exception, parsed: argparse.Namespace) -> str:
-    """What a message adds about an unknown key that a file has, but not among the rows that --limit left."""
+    """The hint for an unknown key that the file does have, but not among the rows that --limit leaves."""
     from kedge.errors import KedgeError, UnknownKeyError
 
     limit = getattr(parsed, "limit", None)
@@ -111,7 +111,7 @@ def _beyond_limit(error: Exception, parsed: argparse.Namespace) -> str:
 
 
 def fail(message: str) -> int:
-    """One line on stderr, and the exit code for it."""
+    """Print one line on stderr, and return the exit code for it."""
     from kedge.cli.escaping import shown
     from kedge.masking import mask
 

@@ -1,4 +1,4 @@
-"""What the commands print: results on stdout, everything else on stderr, and nothing that commands the terminal."""
+"""What the commands print: results on stdout, everything else on stderr, and nothing that controls the terminal."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MAX_WIDTH = 1000
 
 
 def one_line(*parts: str | tuple[str, str]) -> Text:
-    """What is printed as one line, whatever is in the parts: texts, or (text, style)."""
+    """Text that prints as one line, whatever its parts hold; each is a text or (text, style)."""
     return Text.assemble(*((shown(part), "") if isinstance(part, str) else (shown(part[0]), part[1]) for part in parts))
 
 
@@ -42,12 +42,12 @@ class _Console(Console):
 
 
 def notes() -> Console:
-    """For progress, logs and warnings. What comes from data goes through `one_line` first."""
+    """The console for progress, logs and warnings. Text from data must go through `one_line` first."""
     return _Console(stderr=True)
 
 
 def print_line(*parts: str | tuple[str, str]) -> None:
-    """One line of the result on stdout, of texts and (text, style); without colour when that is no terminal."""
+    """Print one line of the result, of texts and (text, style), on stdout; in colour only on a terminal."""
     _Console().print(one_line(*parts))
 
 
@@ -57,7 +57,7 @@ def note(message: str) -> None:
 
 
 def warn(message: str) -> None:
-    """One line on stderr that is not to be overlooked."""
+    """One line on stderr that must not be overlooked."""
     notes().print(one_line(("WARNING", "bold red"), " ", mask(message)))
 
 
@@ -65,7 +65,7 @@ def print_json(value: Mapping[str, Any]) -> None:
     """One JSON object on stdout."""
     lines = json.dumps(value, ensure_ascii=False, indent=2, default=_jsonable).split("\n")
     sys.stdout.write("\n".join(map(shown_in_json, lines)) + "\n")
-    sys.stdout.flush()  # `kedge explore` goes on after it
+    sys.stdout.flush()  # `kedge explore` keeps running after it
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -77,12 +77,12 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         table.add_row(*map(one_line, row))
     console = _Console()
     needed = Measurement.get(console, console.options.update(max_width=_MAX_WIDTH), table).maximum
-    console.width = max(needed, console.width)  # a line too long wraps, and nothing is cut off
+    console.width = max(needed, console.width)  # a long line wraps instead of being cut off
     console.print(table)
 
 
 def print_health(health: Health) -> None:
-    """An answer for each use, a line each with what it rests on, and what is shared."""
+    """Print the answer for each use on a line, with what it rests on, and then what the spaces share."""
     for use, answer in health.answers.items():
         print_answer(f"{sentence(use)}: ", answer)
     print_line(f"In both: {health.overlap}.")
@@ -96,12 +96,12 @@ def print_answer(begin: str, answer: Answer) -> None:
 
 
 def print_page(path: Path) -> None:
-    """Where a page is that has been written, on stdout."""
+    """Say on stdout where a page was written."""
     print_line(f"page: {path} (open it in a browser)")
 
 
 def kedge_command() -> str:
-    """How to call kedge again from here: by name, or by path where it is not on the PATH."""
+    """How to call kedge again from here: by name, or by path if it is not on the PATH."""
     if shutil.which("kedge"):
         return "kedge"
     script = Path(sys.executable).with_name("kedge")

@@ -1,4 +1,4 @@
-"""Files that commands write: whether they may, asked before any work, and the end of those that write vectors."""
+"""Files that commands write: whether they may, checked before any work; and how new vectors are written."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def require_free(arguments: argparse.Namespace, option: str = "out", *, allowed_by: str = "overwrite") -> None:
-    """Refuse an output that already exists, unless it may be replaced, and one that is also read, whatever is asked.
+    """Refuse an output that already exists, unless it may be replaced, and in any case one that is also an input.
 
-    `allowed_by` is the option that lets it be replaced. Every other argument that names a file is taken for one that is
-    read. A store is never replaced.
+    `allowed_by` is the option that allows replacing it. Every other argument that names a file counts as an input.
+    A store is never replaced.
     """
     from kedge.errors import InputError
     from kedge.spaces.files import files_written
@@ -36,13 +36,13 @@ def require_free(arguments: argparse.Namespace, option: str = "out", *, allowed_
     read = [path for name, value in vars(arguments).items() if name != option for path in _files_read(value)]
     for path in filter(_holds_something, files_written(out)):
         if any(_shared(path, other) for other in read):
-            raise InputError(f"{path}: is read here too, and is not overwritten; choose another name")
+            raise InputError(f"{path}: is also read here, and is not overwritten; choose another name")
         if not getattr(arguments, allowed_by):
-            raise InputError(f"{path}: already exists; choose another name, or replace it by --{allowed_by}")
+            raise InputError(f"{path}: already exists; choose another name, or replace it with --{allowed_by}")
 
 
 def require_free_space(arguments: argparse.Namespace) -> None:
-    """What `require_free` does, for an output of vectors: its suffix must name a format too."""
+    """Like `require_free`, for an output of vectors, whose suffix must also name a format."""
     from kedge.spaces.files import require_writable
 
     if isinstance(arguments.out, Path):
@@ -51,7 +51,7 @@ def require_free_space(arguments: argparse.Namespace) -> None:
 
 
 def _holds_something(path: Path) -> bool:
-    """Whether something would be lost; an empty folder is as good as none."""
+    """Whether replacing it would lose anything; an empty folder holds nothing."""
     return path.exists() and not (path.is_dir() and not any(path.iterdir()))
 
 

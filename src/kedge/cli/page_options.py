@@ -1,4 +1,4 @@
-"""What pages of a run have in common: where they are written, the labels and the truth that they show."""
+"""What the pages of a run have in common: where they are written, and the labels and the truth they show."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def add_page(parser: argparse.ArgumentParser, *names: str, default: Path | None)
 def add_labels(parser: argparse.ArgumentParser) -> None:
     """What to colour points by."""
     parser.add_argument(
-        "--labels", metavar="FILE", type=Path, help="lines of a key of X or Y and its label, to colour points by"
+        "--labels", metavar="FILE", type=Path, help="labels to colour points by, a line for each key of X or Y"
     )
 
 
 def read_labels(arguments: argparse.Namespace, x: Embeddings, y: Embeddings) -> dict[str, str] | None:
-    """What `--labels` names, for these spaces."""
+    """Read `--labels`, if given, for these spaces."""
     from kedge.cli.output import note
     from kedge.spaces.labels import read_labels_of_both
 
@@ -36,12 +36,12 @@ def read_labels(arguments: argparse.Namespace, x: Embeddings, y: Embeddings) -> 
         return None
     labels = read_labels_of_both(arguments.labels, x, y)
     labelled = [sum(key in labels for key in space.keys) for space in (x, y)]
-    note(f"labels: of {labelled[0]} of {len(x)} rows of X and {labelled[1]} of {len(y)} of Y")
+    note(f"labels: {labelled[0]} of {len(x)} rows of X and {labelled[1]} of {len(y)} of Y")
     return labels
 
 
 def read_row_texts(arguments: argparse.Namespace, x: Embeddings, y: Embeddings) -> RowTexts | None:
-    """What rows say, where X or Y is a store that keeps texts."""
+    """The texts of rows, if X or Y is a store that keeps texts."""
     from kedge.report import RowTexts
     from kedge.spaces.stores import as_address, is_address
     from kedge.spaces.stores.spaces import read_texts
@@ -56,7 +56,7 @@ def read_row_texts(arguments: argparse.Namespace, x: Embeddings, y: Embeddings) 
 def compare_with_gold(
     arguments: argparse.Namespace, discovery: AnchorDiscovery, x: Embeddings, y: Embeddings
 ) -> GoldComparison | None:
-    """The run against what `--gold` names, if anything."""
+    """Compare the run with `--gold`, if given."""
     from kedge.cli.output import note
     from kedge.report import GoldComparison
     from kedge.tasks import Truth, evaluate

@@ -34,14 +34,14 @@ GROUPS: dict[str, tuple[ModuleType, ...]] = {
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, like every other error."""
+    """Reports its errors in one line, like all others."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.register("type", Path, path_name)  # what `type=Path` means: a password is no path, and shown nowhere
+        self.register("type", Path, path_name)  # for `type=Path`: a password is not a path, and never shown
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Refuse what is none of the choices, with the one that was probably meant."""
+        """Refuse a value that is not among the choices, and name the one that was probably meant."""
         if action.choices is None or value in action.choices:
             return
         choices = [str(choice) for choice in action.choices]
@@ -49,14 +49,14 @@ class _Parser(argparse.ArgumentParser):
         raise argparse.ArgumentError(action, f"invalid choice: {value!r}{meant}")
 
     def _match_arguments_partial(self, actions: Sequence[argparse.Action], arg_strings_pattern: str) -> list[int]:
-        """Do not take an optional name for missing while names may follow an option; later Pythons do so themselves."""
+        """Do not count an optional name as missing while one may still follow an option; later Pythons do this too."""
         counts: list[int] = super()._match_arguments_partial(actions, arg_strings_pattern)
         while counts and not counts[-1] and "A" in arg_strings_pattern[sum(counts) :]:
             counts.pop()
         return counts
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
-        """Refuse unknown options, with the one that was probably meant, and the help of the command that lacks them."""
+        """Refuse unknown options; name the one that was probably meant, and the help of the command."""
         parsed, unknown = super().parse_known_args(args, namespace)
         if unknown:
             meant = did_you_mean(unknown[0].partition("=")[0], self._option_string_actions)
@@ -101,7 +101,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"kedge {__version__}")
     add_completion(parser)
-    parser._positionals.title = "commands"  # above the options, unlike a group that is added
+    parser._positionals.title = "commands"  # above the options, where an added group would not be
     commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
     for modules in GROUPS.values():
         for module in modules:

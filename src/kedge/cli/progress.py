@@ -1,4 +1,4 @@
-"""Progress bars, on stderr, only on a terminal: one follows the steps of a discovery, one merely counts."""
+"""Progress bars, on stderr and only on a terminal: one follows the steps of a discovery, one just counts."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _LABELS = {
     "components": "components",
     "anneal": "annealing",
     "finish": "finishing on all rows",
-    "rivals": "what random starts do",
+    "rivals": "trying random starts",
     "confidence": "measuring confidence",
     "paper": "paper's optimiser",
 }
 
 
-# Rows that are compared to see how quick a machine is.
+# How many rows are compared to measure the speed of the machine.
 _TRIAL = (512, 4096)
 
 
@@ -69,14 +69,14 @@ def about(seconds: float) -> str:
 
 
 def estimate_seconds(rows_x: int, rows_y: int, dim: int, passes: float, device: str) -> float:
-    """How long it takes to compare all rows with all so many times, by how long this machine takes for some of them."""
+    """How long it takes to compare all rows with all `passes` times, by timing a few rows on this machine."""
     import torch
 
     from kedge.estimators.devices import resolve_device
 
     place = resolve_device(device)
     a, b = (torch.ones(rows, dim, device=place) for rows in _TRIAL)
-    float((a @ b.T).amax(dim=1).sum())  # the first is slower
+    float((a @ b.T).amax(dim=1).sum())  # a warm-up
     began = time.perf_counter()
     float((a @ b.T).amax(dim=1).sum())
     return passes * (time.perf_counter() - began) * rows_x * rows_y / (_TRIAL[0] * _TRIAL[1])
@@ -84,16 +84,16 @@ def estimate_seconds(rows_x: int, rows_y: int, dim: int, passes: float, device: 
 
 @contextmanager
 def progress_bar() -> Iterator[OnStep]:
-    """Yield a callback for `on_step` that says what is being tried, and draws one bar for each stage of it."""
+    """Yield a callback for `on_step` that says what is being tried, and draws a bar for each stage."""
     console = notes()
     with _bars(console, TextColumn("{task.fields[figures]}", markup=False)) as progress:
         tasks: dict[tuple[str, str], TaskID] = {}
 
         def on_step(step: Step) -> None:
-            if step.stage == "health":  # no bar: a line, which stays
+            if step.stage == "health":  # a line that stays, not a bar
                 if console.is_terminal:
                     score = step.figures["score"]
-                    console.print(one_line(f"kedge: {step.attempt.split(':')[0]} came to a score of {score:.2f}"))
+                    console.print(one_line(f"kedge: {step.attempt.split(':')[0]} scored {score:.2f}"))
                 return
             bar = (step.stage, step.attempt)
             if step.attempt and step.attempt not in {attempt for _, attempt in tasks} and console.is_terminal:
@@ -110,7 +110,7 @@ def progress_bar() -> Iterator[OnStep]:
 
 @contextmanager
 def counting_bar(label: str, *, rate: bool = False) -> Iterator[Callable[[int, int], None]]:
-    """Yield a callback that takes how many are done, and of how many; with `rate` the bar shows how many per second."""
+    """Yield a callback that takes how many are done, and the total; with `rate` the bar shows how many per second."""
     with _bars(notes(), *([_Rate()] if rate else [])) as progress:
         task = progress.add_task(shown(label), total=None)
 

@@ -1,10 +1,10 @@
-"""What signals do: one line and an exit code, never a traceback and never silence.
+"""What signals do: print one line and exit with a code, never with a traceback or in silence.
 
 Ctrl-C and SIGTERM: while kedge is loading there is nothing to clean up, and the process ends at once. While a command
-works, they become a `KeyboardInterrupt`. Inside an import that waits until the import is over: modules that are being
-loaded wrap what is raised in them, swallow it or print it.
+runs, they become a `KeyboardInterrupt`; inside an import that waits until the import is over, because modules that are
+being loaded wrap, swallow or print what is raised in them.
 
-SIGBUS: a memory-mapped file has become shorter while it is used.
+SIGBUS: a memory-mapped file was shortened while in use.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 
 from kedge.cli.exit_codes import EXIT_BAD_INPUT, EXIT_INTERRUPTED
 
-TYPE_CHECKING = False  # not from typing, which takes long enough to be interrupted
+TYPE_CHECKING = False  # not from typing, whose import is long enough to be interrupted
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
@@ -25,27 +25,27 @@ INTERRUPTED = "kedge: interrupted; nothing half-written is left"
 
 _IMPORTING = "<frozen importlib._bootstrap>"
 _WAIT_SECONDS = 0.02
-# Kept for as long as the process: C does not count references.
+# Kept alive as long as the process: C does not count references.
 _KEPT: list[object] = []
 
 
 def answer_signals(handler: Callable[[int, FrameType | None], object] | signal.Handlers) -> None:
-    """From now on Ctrl-C and SIGTERM call `handler`; Ctrl-C not where it is ignored, as in a script's background."""
+    """Let Ctrl-C and SIGTERM call `handler` from now on; not Ctrl-C if it is ignored, as in a background job."""
     if hasattr(signal, "setitimer"):
-        signal.setitimer(signal.ITIMER_REAL, 0)  # one that waits for the end of an import has waited long enough
+        signal.setitimer(signal.ITIMER_REAL, 0)  # stop waiting for the end of an import
     signal.signal(signal.SIGTERM, handler)
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, handler)
 
 
 def exit_at_once(*_: object) -> NoReturn:
-    """For signals while there is nothing to clean up."""
+    """The handler while there is nothing to clean up."""
     os.write(2, f"{INTERRUPTED}\n".encode())
     os._exit(EXIT_INTERRUPTED)
 
 
 def raise_interrupts() -> None:
-    """From now on Ctrl-C and SIGTERM raise `KeyboardInterrupt`; inside an import the first one waits for its end."""
+    """Let Ctrl-C and SIGTERM raise `KeyboardInterrupt` from now on; one inside an import waits for its end."""
     if not hasattr(signal, "setitimer"):  # Windows
         answer_signals(_raise)
         return
@@ -81,10 +81,10 @@ def raise_interrupts() -> None:
 
 
 def report_sigbus() -> None:
-    """From now on SIGBUS ends the process with a line and exit code 2.
+    """Let SIGBUS end the process with one line and exit code 2 from now on.
 
-    A handler by Python's `signal` would never run: the instruction that failed would be tried again before it, for
-    ever. One that C calls runs at once, and must not return.
+    A handler set by Python's `signal` would never run: the failed instruction would be retried before it, for ever.
+    One that C calls runs at once, and must not return.
     """
     if hasattr(signal, "SIGBUS"):
         import ctypes
@@ -94,7 +94,7 @@ def report_sigbus() -> None:
 
 
 def was_interrupted(error: BaseException | None) -> bool:
-    """Whether an interruption is what ended the work, also where another error was made of it."""
+    """Whether an interruption ended the work, even if it was turned into another error."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
     return error is not None

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Gold(NamedTuple):
-    """Gold pairs as rows (g, 2), whether rows without one are known to have none, and how many lines were skipped."""
+    """Gold pairs as rows (g, 2), whether all other rows are known to have none, and how many lines were skipped."""
 
     pairs: NDArray[np.int64]
     complete: bool
@@ -29,36 +29,38 @@ def add_gold(parser: argparse.ArgumentParser, *, required: bool) -> None:
         "--gold",
         metavar="keys|FILE",
         required=required,
-        help="the truth: `keys`, where equal keys are the gold pairs, or a pair file",
+        help="the truth: `keys` if equal keys are the gold pairs, or a pair file",
     )
     add_pair_reading(parser)
 
 
-def add_known(parser: argparse.ArgumentParser, purpose: str = "texts of which both models have a vector") -> None:
-    """Pairs that are known, and what for: by default to rehearse on."""
+def add_known(parser: argparse.ArgumentParser, purpose: str = "texts encoded by both models") -> None:
+    """The known pairs, and what they are for: by default, to rehearse on."""
     parser.add_argument(
-        "--known", metavar="keys|FILE", help=f"{purpose}: `keys`, where equal keys are the same item, or a pair file"
+        "--known", metavar="keys|FILE", help=f"{purpose}: `keys` if equal keys are the same item, or a pair file"
     )
 
 
 def add_pair_reading(parser: argparse.ArgumentParser) -> None:
     """How a file of true pairs is read."""
     parser.add_argument("--pair-format", choices=PAIR_FORMATS, default="keys", help="what the pair file holds (keys)")
-    parser.add_argument("--strict", action="store_true", help="refuse lines of unknown keys in it (they are skipped)")
+    parser.add_argument(
+        "--strict", action="store_true", help="refuse a pair file with unknown keys, instead of skipping those lines"
+    )
 
 
 def read_gold(arguments: argparse.Namespace, x: Embeddings, y: Embeddings) -> Gold:
-    """What `--gold` names, for these spaces."""
+    """Read `--gold` for these spaces."""
     return read_true_pairs(arguments, "gold", x, y)
 
 
 def read_known(arguments: argparse.Namespace, x: Embeddings, y: Embeddings) -> Gold | None:
-    """What `--known` names, for these spaces."""
+    """Read `--known`, if given, for these spaces."""
     return read_true_pairs(arguments, "known", x, y) if arguments.known else None
 
 
 def read_true_pairs(arguments: argparse.Namespace, option: str, x: Embeddings, y: Embeddings) -> Gold:
-    """What an option names that takes `keys` or a pair file, for these spaces."""
+    """Read an option that takes `keys` or a pair file, for these spaces."""
     from kedge.spaces import read_dictionary, read_pairs
     from kedge.tasks import gold_by_key
 
@@ -73,10 +75,10 @@ def read_true_pairs(arguments: argparse.Namespace, option: str, x: Embeddings, y
 
 
 def describe_pairs(gold: Gold) -> str:
-    """How many pairs there are, and how many lines were of no use."""
+    """How many pairs there are, and how many lines were skipped."""
     return f"{len(gold.pairs)} pairs{describe_skipped(gold.skipped)}"
 
 
 def describe_skipped(lines: int) -> str:
-    """What a count of pairs adds about lines of a file that could not be used."""
+    """What follows a count of pairs if lines of the file could not be used."""
     return f" ({lines} {'line' if lines == 1 else 'lines'} skipped: a space lacks a key)" if lines else ""

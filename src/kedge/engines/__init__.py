@@ -1,4 +1,4 @@
-"""What goes over all rows, batch by batch: on this machine, or on a cluster by Ray. May import spaces."""
+"""Engines, which process all rows batch by batch: on this machine, or on a cluster with Ray. May import spaces."""
 
 from kedge.engines.engine import Engine
 from kedge.engines.engines_by_name import ENGINES, open_engine

@@ -16,9 +16,9 @@ ENGINES = ("local", "ray")
 
 @contextmanager
 def open_engine(name: str, scratch: Path, address: str | None = None, **options: Any) -> Iterator[Engine]:
-    """An engine for as long as the context lasts.
+    """Open an engine that is closed when the context ends.
 
-    `scratch` is a folder for what waits; `address`, and options of `ray.init`, are for Ray.
+    `scratch` is a folder for intermediate files; `address`, and options for `ray.init`, are for Ray only.
     """
     if name not in ENGINES:
         raise InputError(f"engine must be one of {', '.join(ENGINES)}, got {name!r}")

@@ -1,4 +1,4 @@
-"""Where a job that writes many files leaves them until all are there: OUT.unfinished, of which a part becomes OUT."""
+"""The folder where a job collects its files until all are there: OUT.unfinished, of which a part becomes OUT."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _CALL = "call.json"
 
 @contextmanager
 def job_folder(out: Path, result: str, *, resume: bool, overwrite: bool, activity: str) -> Iterator[Path]:
-    """A folder beside `out`, whose subfolder `result` takes the place of `out` on success.
+    """A working folder beside `out`, whose subfolder `result` takes the place of `out` on success.
 
-    If the job fails, what it has finished stays there; a second call goes on from it with `resume`.
+    If the job fails, what it has finished stays there; another call with `resume` goes on from it.
     """
     out = out.absolute()
     require_parent(out)
     unfinished = out.with_name(f"{out.name}.unfinished")
     if out.exists() and not overwrite and not (out.is_dir() and not any(out.iterdir())):
-        raise InputError(f"{out}: already exists; choose another name, or replace it by --overwrite")
+        raise InputError(f"{out}: already exists; choose another name, or replace it with --overwrite")
     if out.exists() and not out.is_dir():
         raise InputError(f"{out}: is a file; give the name of a folder")
     with FolderLock(out, activity):
@@ -41,7 +41,7 @@ def job_folder(out: Path, result: str, *, resume: bool, overwrite: bool, activit
         try:
             yield unfinished
         except BaseException:
-            if not (unfinished / _CALL).exists():  # nothing to go on with
+            if not (unfinished / _CALL).exists():  # nothing to resume from
                 shutil.rmtree(unfinished, ignore_errors=True)
             raise
         if out.exists():
@@ -51,7 +51,7 @@ def job_folder(out: Path, result: str, *, resume: bool, overwrite: bool, activit
 
 
 def require_same_call(folder: Path, call: Mapping[str, Any]) -> None:
-    """Note what a job was called with, or refuse to go on with one that was called with something else."""
+    """Record the arguments of a job, or refuse to resume one that was called with others."""
     text = json.dumps(call, indent=1, sort_keys=True) + "\n"
     path = folder / _CALL
     if path.exists():
@@ -74,9 +74,9 @@ def run_pass(
     work: Callable[[frozenset[int]], Iterable[Any]],
     report: Callable[[int, int], None],
 ) -> None:
-    """Do what is missing of a pass that writes a file for each of so many groups, some of which may stay empty.
+    """Do what is missing of a pass that writes a file for each of `count` groups, except those that are empty.
 
-    `work` is given the groups that are done, and yields once for each of the others.
+    `work` takes the groups that are done, and yields once for each of the others that it finishes.
     """
     folder.mkdir(exist_ok=True)
     all_done = folder.with_name(f"{folder.name}.done")

@@ -1,4 +1,4 @@
-"""On this machine: one task after the other, each on all cores; groups wait in files, so that memory stays flat."""
+"""The engine on this machine: one task after another, each on all cores; groups wait in files, which bounds memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LENGTH = struct.Struct("<q")
 
 
 class LocalEngine:
-    """Regroups through files in a temporary folder inside `scratch`."""
+    """Runs tasks in this process, and regroups through files in a temporary folder inside `scratch`."""
 
     def __init__(self, scratch: Path) -> None:
         self._scratch = scratch

@@ -1,4 +1,4 @@
-"""Tables on their way between two functions: as bytes, and matrices as columns."""
+"""Tables passed between functions: as bytes, with matrices as columns."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def packed(table: Any) -> bytes:
 
 
 def unpacked(messages: Iterable[Any]) -> Any:
-    """The rows of all tables that were packed, which have one schema, as one table."""
+    """Unpack tables of the same schema and concatenate their rows."""
     pa, _ = import_pyarrow()
     return pa.concat_tables([pa.ipc.open_stream(message).read_all() for message in messages])
 
 
 def matrix_column(matrix: NDArray[Any]) -> Any:
-    """A matrix (n, k) as a column of n values, its bytes as they are."""
+    """A matrix (n, k) as a column of n values, each the bytes of a row."""
     pa, _ = import_pyarrow()
     matrix = np.ascontiguousarray(matrix)
     kind = pa.binary(matrix.itemsize * matrix.shape[1])
@@ -37,9 +37,9 @@ def matrix_column(matrix: NDArray[Any]) -> Any:
 
 
 def matrix_of(column: Any, dtype: Any) -> NDArray[Any]:
-    """The matrix (n, k) that was made a column."""
+    """The matrix (n, k) in a column made by `matrix_column`."""
     array = column.combine_chunks() if hasattr(column, "combine_chunks") else column
-    if hasattr(array, "num_chunks"):  # an empty one, or one chunk
+    if hasattr(array, "num_chunks"):  # still chunked, with a single chunk
         array = array.chunk(0)
     width, buffer = array.type.byte_width, array.buffers()[1]
     begin = array.offset * width
@@ -48,13 +48,13 @@ def matrix_of(column: Any, dtype: Any) -> NDArray[Any]:
 
 
 def write_rows(table: Any, path: Path) -> None:
-    """Write an intermediate table, whole or not at all."""
+    """Write an intermediate table atomically."""
     pa, _ = import_pyarrow()
     with atomic_path(path) as temporary, pa.ipc.new_file(str(temporary), table.schema) as file:
         file.write_table(table)
 
 
 def read_rows(path: Path) -> Any:
-    """Read it back, through a memory map."""
+    """Read a table written by `write_rows`, through a memory map."""
     pa, _ = import_pyarrow()
     return pa.ipc.open_file(pa.memory_map(str(path))).read_all()

@@ -1,4 +1,4 @@
-"""On a cluster, or on this machine, by Ray Data: it schedules, retries and regroups."""
+"""The engine on a cluster, or on this machine, with Ray Data, which schedules, retries and regroups."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from kedge.errors import InputError, KedgeError
 from kedge.extras import needing
 from kedge.spaces.formats.parquet import import_pyarrow
 
-# Bytes of messages that a task hands over at once.
+# Bytes of messages that a task yields at once.
 _HANDED_OVER = 32 * 2**20
-# How a line of a traceback begins that names an error, Ray's own wrapping aside.
+# The start of a line of a traceback that names an error, other than Ray's own wrapper.
 _ERROR = re.compile(r"(?!.*UserCodeException)(\w+\.)*\w*(Error|Exception|Died|Killed)\b")
-# The group of messages that say what is wrong with the data.
+# The group number of messages that say what is wrong with the data.
 _FAULTS = -1
 
 
@@ -29,14 +29,14 @@ class EngineError(KedgeError):
 
 
 class RayEngine:
-    """The functions over batches as tasks of Ray Data.
+    """Runs the functions over batches as tasks of Ray Data.
 
     Parameters
     ----------
     address : str, optional
-        Of a cluster; otherwise the one that `RAY_ADDRESS` names, or a Ray of its own on this machine.
+        The address of a cluster. By default that in `RAY_ADDRESS`, or else a new Ray instance on this machine.
     options : for `ray.init`
-        Such as `num_cpus`, where a Ray is started.
+        Such as `num_cpus`, if Ray is started here.
     """
 
     def __init__(self, address: str | None = None, **options: Any) -> None:
@@ -46,7 +46,7 @@ class RayEngine:
         self._ray = ray
         self._started = not ray.is_initialized()
         if self._started:
-            # Not whatever cluster somebody has started on this machine, which Ray would look for.
+            # Do not join whatever cluster somebody has started on this machine, as Ray would by default.
             where = address or os.environ.get("RAY_ADDRESS") or "local"
             quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
             if where == "local":
@@ -78,7 +78,7 @@ class RayEngine:
                 yield _opened(row["result"])
 
     def close(self) -> None:
-        """Stop the Ray that was started here; one that was found running is left as it is."""
+        """Stop Ray if it was started here; an instance that was already running is left alone."""
         if self._started:
             self._ray.shutdown()
 
@@ -87,7 +87,7 @@ class RayEngine:
         return self._ray.data.from_items(items, override_num_blocks=len(items))
 
 
-# Functions within functions: Ray wants a name of what it calls, and sends whatever they refer to along.
+# Nested functions: Ray needs callables that have a name, and sends whatever they refer to along.
 
 
 def _worked(work: Callable[[Any], Any]) -> Callable[[dict[str, Any]], dict[str, bytes]]:
@@ -98,7 +98,7 @@ def _worked(work: Callable[[Any], Any]) -> Callable[[dict[str, Any]], dict[str, 
 
 
 def _closed(work: Callable[[], Any]) -> bytes:
-    """What a function returns, or an error of ours: Ray would hand that over as the text of a traceback."""
+    """Pickle what a function returns, or the message of a `KedgeError`, of which Ray would only pass on a traceback."""
     try:
         return pickle.dumps((work(), None))
     except KedgeError as error:
@@ -106,7 +106,7 @@ def _closed(work: Callable[[], Any]) -> bytes:
 
 
 def _opened(result: bytes) -> Any:
-    """The same where it is asked for."""
+    """The reverse of `_closed`: return the value, or raise the error."""
     value, fault = pickle.loads(result)
     if fault is not None:
         raise InputError(fault)
@@ -153,7 +153,7 @@ def _finished(finish: Finish) -> Callable[[Any], Any]:
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """Turn what Ray raises into one line."""
+    """Turn errors of Ray into errors of one line."""
     import ray.exceptions
 
     try:
@@ -168,7 +168,7 @@ def _explained() -> Iterator[None]:
 
 
 def _first_line(error: BaseException) -> str:
-    """What happened, of the many lines that Ray makes of it: the last that looks like an error, without advice."""
+    """What happened, from the many lines of Ray's message: the last one that looks like an error, without advice."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     errors = [line for line in lines if _ERROR.match(line)]
     return (errors or lines or [type(error).__name__])[-1 if errors else 0][:300]

@@ -50,8 +50,8 @@ Method = Literal["alternate", "paper"]
 class AnchorDiscovery(FittedDiscovery):
     """Find parallel anchors, and a partner for every row, between two spaces.
 
-    Methods that take vectors (k, d) take all that `fit` takes as a space, and one vector (d,) as well, of which they
-    return one.
+    Methods that take vectors (k, d) accept anything that `fit` accepts as a space, and also a single vector (d,), for
+    which they return a single one.
 
     Parameters
     ----------
@@ -68,100 +68,102 @@ class AnchorDiscovery(FittedDiscovery):
         Subtract the mean from both spaces (after scaling to unit norm); usually a large gain.
     whiten : float or "auto"
         Divide each axis of either space by its standard deviation to this power (0 to 1) before rows are compared by
-        cosine, in the search for pairs and in relative coordinates. "auto" takes 0, and tries a half where the result
-        is not healthy enough; `whitening_` says what it came to.
+        cosine, in the search for pairs and in relative coordinates. "auto" takes 0, and tries 0.5 if the result is not
+        healthy enough; `whitening_` is the value that was used.
     schedule : Schedule
-        One attempt of the default method; by default several are made, as many as it takes, depending on the seeds.
+        The one attempt of the default method to make. By default several are made until one succeeds; which ones
+        depends on the number of seeds.
     paper : PaperSettings
         Settings of the paper's optimiser.
     min_confidence : float
-        Mutual pairs that are less probable than this are not listed; their rows have no match. A fitted discovery
-        lists others by `with_min_confidence`.
+        Mutual pairs that are less probable than this are not listed; their rows have no match. To change it after
+        fitting, use `with_min_confidence`.
     disjoint : bool
-        The spaces are known to have no item in common but the seeds: no pairs are looked for, and the map is found
-        without relying on any. Where it is not said, but hardly a row recognises its counterpart, the map is found so
-        too.
+        Whether the spaces are known to share no items but the seeds: no pairs are looked for, and the map is found
+        without relying on any. The map is found that way in any case if hardly any row recognises its counterpart.
     memory_budget : int
-        Bytes for the temporaries of matching; normalised copies of the spaces and, with few seeds, fingerprints (some
+        Bytes for the temporaries of matching; normalised copies of the spaces and, with few seeds, fingerprints (about
         16 kB for each of at most 20,000 rows per side) come on top.
     device : str
         "auto", "cpu", "cuda" or "cuda:N".
     precision : {"tf32", "bf16", "float32"}
-        What matching multiplies in on a GPU (it adds up in float32); a CPU always uses float32.
+        The precision of products in matching on a GPU (sums are float32); a CPU always uses float32.
     exact : bool
-        Compare all rows with all, however long it takes. Otherwise, where there are more than some 15,000 rows on a CPU
-        (200,000 on a GPU), a row is compared with candidates, and `candidate_recall_` says how often that is exact.
-    random_state : int, generator of NumPy or None
-        The same number gives the same answer on the same machine. A generator is asked for one number, and None stands
-        for any; `random_state_` says which it was.
+        Compare all rows with all, however long it takes. Otherwise, with more than about 15,000 rows on a CPU (200,000
+        on a GPU), rows are compared with candidates only, and `candidate_recall_` says how often that is exact.
+    random_state : int, NumPy generator or None
+        The same number gives the same answer on the same machine. A generator is asked for one number, and None draws
+        one; `random_state_` is the number that was used.
     checkpoint : path, optional
-        Folder in which the results of finished stages are kept, made if need be. If it holds those of an earlier `fit`
-        with the same spaces and settings, this one goes on from there. Delete it when you have saved the result.
+        Folder for the results of finished stages, created if needed. If it holds those of an earlier `fit` with the
+        same spaces and settings, this one resumes from there. Delete it once you have saved the result.
     on_step : callable, optional
         Called with a `Step` after each step.
 
     Attributes
     ----------
     x_, y_ : Side
-        Either space as it was fitted: `normalise`, `whiten`, `relative` and `shared` coordinates of its vectors, its
-        `center`, `mean_norm`, `anchors` by kind ("free" ones of Y are unit vectors that stand for the anchors best) and
-        `unmatched_keys`, the rows that have no match.
+        The two spaces as fitted. `normalise`, `whiten`, `relative` and `shared` give coordinates of vectors; there are
+        also `center`, `mean_norm`, `anchors` by kind (the "free" ones of Y are the unit vectors that best stand for the
+        anchors) and `unmatched_keys`, those of the rows that have no match.
     anchors_x_, anchors_y_ : int arrays, shape (a,)
         The anchors as rows of X, and the distinct rows of Y they were snapped to.
     anchor_confidence_ : float array, shape (a,)
-        Probability that a snapped anchor is right, judged alike for seeds.
+        Probability that a snapped anchor is right; 1 for seeds that nothing contradicts, unless the map has failed.
     anchor_is_seed_ : bool array, shape (a,)
     match_, confidence_ : arrays, shape (n,)
-        For every row of X the best candidate in Y, and the probability that it is right.
+        For every row of X, the best candidate in Y and the probability that it is right.
     mutual_ : bool array, shape (n,)
-        Whether a row of X is the best candidate of its match too: only such rows can be in pairs.
+        Whether a row of X is also the best candidate of its match: only such rows can be in pairs.
     pairs_ : int array, shape (p, 2)
         The mutual pairs that were found and are probable enough, surest first; seeds are not among them. A row that is
-        in none of them, nor in a seed that nothing contradicts, has no match.
+        neither in one of them nor in a seed that nothing contradicts has no match.
     pair_confidence_ : float array, shape (p,)
     seed_opinion_ : array of str, shape (s,)
-        What the run, read without the seed itself, thinks of each: it "agrees", the seed's partner is "near" (among the
-        ten nearest rows or the nearest hundredth of all), or the seed is "contradicted"; "unknown" where the map is not
-        ok. What is contradicted is no pair: its rows have the partners that were found.
+        What the run, read without the seed itself, thinks of each: it "agrees"; the seed's partner is "near" (among the
+        ten nearest rows or the nearest hundredth of all); or the seed is "contradicted". All are "unknown" if the map
+        is not ok. A contradicted seed is not a pair: its rows have the partners that were found.
     seed_is_suspect_ : bool array, shape (s,)
-        Seeds that look wrong: the rest of the spaces contradicts them so much that they are set aside.
+        Seeds that look wrong: the rest of the data contradicts them so strongly that they are set aside.
     seed_rank_ : float array, shape (s,)
-        The rank that a seed's rows have among all rows for each other, 1 at best; the mean over both directions.
+        The rank of a seed's rows for each other among all rows, 1 at best; the mean over both directions.
     anchor_keys_, pair_keys_, seed_keys_ : lists of (x key, y key)
-        Keys as they were given; in a run that was loaded, their texts.
+        Keys as they were given; in a loaded run, as text.
     seed_found_keys_ : list of y keys
         What was found for the seeds' rows of X, whether or not it is what the seeds say.
     effective_dims_ : int
-        How many directions of the two spaces tell who belongs to whom, as held-out pairs show: those of `model_`.
+        How many directions of the two spaces tell which rows belong together, on held-out pairs: those of `model_`.
     model_ : PairModel
-        What `x_.shared` and `y_.shared` read by, fitted to the pairs.
+        The pair model, fitted to the pairs: `x_.shared` and `y_.shared` are its coordinates.
     map_, map_back_ : Map
         Maps between the normalised spaces, each chosen by how well one searches with it.
     map_scores_ : dict
-        For "map" and "map_back" the family and kind that was chosen, and on pairs it was not fitted to the mean
-        reciprocal rank of the partner (`mrr`) and the share of the ten nearest rows that it has too (`overlap`).
+        For "map" and "map_back", the family and kind that was chosen, and on pairs it was not fitted to, the mean
+        reciprocal rank of the partner (`mrr`) and the share of its ten nearest rows that the partner has too
+        (`overlap`).
     queries_ : QueryTranslation or None
-        How queries are translated, where `fit` was given some: the `kind` of translation, and how well translated
-        queries agree with X's own model, with it (`agreement`) and with one map for all (`agreement_of_one_map`).
+        How queries are translated, if `fit` was given some: the `kind` of translation, and how well searches with
+        translated queries agree with X's own model, by it (`agreement`) and by one map for all rows
+        (`agreement_of_one_map`).
     trust_ : TrustEvidence or None
-        What `trust` rests on, where enough pairs could be held out.
+        What `trust` rests on, if enough pairs could be held out.
     score_offsets_ : ScoreOffsets or None
         What to add to the similarity of translated rows in an index that also holds rows of the target's own model.
     whitening_ : float
         The strength to which the spaces were whitened.
     health_ : Health
-        Whether it worked, for what: `health_.searching` and `health_.pairs` each have a score, a verdict, a reason,
-        advice and what they rest on (`basis`), and `health_.overlap` says what the spaces share.
+        Whether it worked, and for what: `health_.searching` and `health_.pairs` each have a score, a verdict, a reason,
+        advice and a `basis`, which says what they rest on; `health_.overlap` says what the spaces share.
     candidate_recall_ : CandidateRecall or None
-        Where rows were compared with candidates only: how many of a sample have the partner that they have among all.
+        If rows were compared with candidates only: how many of a sample have the same partner as among all rows.
     confidence_curve_ : ConfidenceCurve or None
-        What margins are worth, with which `kedge match` gives other rows of the two spaces a confidence; None in runs
-        that an earlier version wrote.
+        Confidence by margin, from which `kedge match` gives confidence to other rows of the two spaces; None in runs
+        written by an earlier version.
     history_ : tuple of Step
     n_iter_ : int
     converged_ : bool
     random_state_ : int
-        The number that gives this answer again.
+        The number that reproduces this answer.
     provenance_ : dict
         Inputs and timings that a loaded run was saved with.
 
@@ -232,23 +234,23 @@ class AnchorDiscovery(FittedDiscovery):
             whose columns are the dimensions and whose index holds the keys; a dict, Series or gensim's KeyedVectors
             with a vector for each key.
         seeds : pairs, optional
-            Known pairs, any number: a list, a zip, an array (s, 2) or anything else that yields pairs (of x, of y); a
-            dict or Series that leads from X to Y; a DataFrame with two columns, or with columns `x` and `y`; a tuple of
-            two lists or arrays, those of X and those of Y in the same order. Rows are named by their keys or by their
-            numbers: in a space whose keys are whole numbers themselves, a whole number is always a key.
+            Known pairs, any number: a list, zip, array (s, 2) or any other iterable of pairs (of x, of y); a dict or
+            Series from X to Y; a DataFrame with two columns, or with columns `x` and `y`; a tuple of two lists or
+            arrays, those of X and those of Y in the same order. Rows are named by key or by number; in a space whose
+            keys are whole numbers themselves, a whole number is always a key.
         anchors : keys or rows of X, optional
             The anchors to use instead of choosing `n_anchors`.
         queries : space (q, dx), optional
-            Vectors of queries by X's model, at least 20; nobody needs to know what they should find. Queries differ
-            from passages as a kind, so they get a translation of their own where that helps:
-            `translate(..., kind="query")`. Neither the pairs nor the map for other rows depend on them.
+            Vectors of at least 20 queries by X's model; what they should find need not be known. Queries differ from
+            passages as a kind, so they get a translation of their own where that helps: `translate(..., kind="query")`.
+            Neither the pairs nor the map for other rows depend on them.
         """
         check_parameters(self)
         given = gather_inputs(self, x, y, seeds, anchors, queries)
         device = resolve_device(self.device)
         self.random_state_ = as_random_state(self.random_state)
         generator = torch.Generator().manual_seed(self.random_state_)
-        checkpoint = self._open_checkpoint(given, device, generator)  # looks at the files, which loading lets go
+        checkpoint = self._open_checkpoint(given, device, generator)  # first: loading lets go of the files
         problem, loaded_x, loaded_y = self._load(given, device)
         if given.anchors is None:
             chosen = choose_anchors(problem, given.n_anchors, self.anchor_choice, generator)
@@ -275,7 +277,7 @@ class AnchorDiscovery(FittedDiscovery):
         self._learn_maps(findings, loaded_x.axes, loaded_y.axes)
         self._learn_sides(given, findings, loaded_x, loaded_y)
         self._name(given.x, given.y)
-        self.queries_, self.score_offsets_ = None, None  # which translators have, and are learned with some
+        self.queries_, self.score_offsets_ = None, None  # translators have both, and learning them takes translators
         self.trust_ = learn_trust(findings.map, given.x, self.x_)
         pairs = self.linked_pairs().rows
         there, back = (self.translator(back=back) for back in (False, True))
@@ -294,11 +296,11 @@ class AnchorDiscovery(FittedDiscovery):
         seeds: PairsLike = None,
         anchors: Iterable[Key] | ArrayLike | None = None,
     ) -> NDArray[np.float32]:
-        """Discover, and give the relative coordinates (n, a) of X."""
+        """Fit, and return the relative coordinates (n, a) of X."""
         return self.fit(x, y, seeds, anchors).transform(x)
 
     def _load(self, given: FitInputs, device: torch.device) -> tuple[Problem, Loaded, Loaded]:
-        """The rows of both spaces on the device, and the problem that they and the seeds are."""
+        """Load the rows of both spaces on the device, and state the problem that they and the seeds pose."""
         exact = self.exact or self.method == "paper" or exact_is_quick(len(given.x), len(given.y), device)
         dtype = torch.float32 if exact else torch.float16
         max_axes = None if self.method == "paper" else MAX_AXES  # as printed
@@ -398,7 +400,7 @@ class AnchorDiscovery(FittedDiscovery):
         self.y_ = replace(self.y_, unmatched_keys=_keys_without(y, matched[:, 1]), prefix_of=y.prefix_of)
 
     def _open_checkpoint(self, given: FitInputs, device: torch.device, generator: torch.Generator) -> Checkpoint | None:
-        """Where finished stages are kept; it may hold those of an unfinished fit of the same spaces, to go on with."""
+        """Where finished stages are kept; it may hold those of an unfinished fit of the same spaces to resume from."""
         if self.checkpoint is None:
             return None
         settings = settings_of(self)
@@ -415,7 +417,7 @@ class AnchorDiscovery(FittedDiscovery):
     # -- keeping ----------------------------------------------------------------------------------
 
     def save(self, folder: str | Path, *, overwrite: bool = False, extra: Mapping[str, Any] | None = None) -> None:
-        """Write a run folder (safetensors, JSON, TSV), with the texts of keys; `extra` entries go into `run.json`."""
+        """Write a run folder (safetensors, JSON, TSV) with keys as text; `extra` entries go into `run.json`."""
         self._check_fitted()
         self.provenance_ = self.provenance_ | dict(extra or {})
         write_run(contents_of(self.with_text_keys()), Path(folder), overwrite=overwrite)
@@ -432,5 +434,5 @@ def _keys_without(space: Embeddings, rows: NDArray[np.int64]) -> tuple[Key, ...]
 
 
 def _rows_of(side: Side, space: Embeddings, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Rows (k,) of a space as anchors see them (k, d)."""
+    """Rows (k,) of a space, normalised and whitened as anchors are (k, d)."""
     return side.whiten(space.vectors[rows]) if len(rows) else np.empty((0, side.dim), dtype=np.float32)

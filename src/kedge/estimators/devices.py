@@ -16,14 +16,14 @@ from kedge.errors import InputError
 from kedge.geometry import Spectrum, eigh, leading_directions, normalise, unit
 
 MAX_AXES = 512
-"""Of spaces with more dimensions the leading principal axes are looked at: the others cost minutes and say little."""
+"""Of larger spaces, only this many leading principal axes are used: the others cost minutes and say little."""
 
-# Numbers that travel at once: a memory-mapped file is never copied whole in its raw form, and what normalising takes
-# besides does not grow with the dimensions.
+# Numbers that are copied to the device at once: a memory-mapped file is never copied whole in its raw form, and the
+# memory for normalising does not grow with the dimensions.
 _NUMBERS = 2**20
-# Rows on which leading axes are found.
+# Rows of the sample in which leading axes are found.
 _AXES_ROWS = 8192
-# Of more dimensions these rows are held in half precision, so that they take no more memory.
+# Beyond this many dimensions the sample is held in half precision, to take no more memory.
 _WIDE = 1536
 
 
@@ -48,8 +48,9 @@ def resolve_device(name: str) -> torch.device:
 class Loaded:
     """The rows of a space on a device, ready for the method.
 
-    `rows` (n, k) are unit rows, less the `center` (d,) if there is one, in the space's own principal `axes` (d, k),
-    largest variance first; beyond `MAX_AXES` axes are left out. `mean_norm` is the mean length that the vectors had.
+    `rows` (n, k) are normalised rows, less the `center` (d,) if there is one, in the space's own principal `axes`
+    (d, k), largest variance first; of more than `MAX_AXES` axes, the last are usually left out. `mean_norm` is the mean
+    length that the vectors had.
     """
 
     rows: Tensor
@@ -60,7 +61,7 @@ class Loaded:
 
     @property
     def center_in_axes(self) -> Tensor | None:
-        """The center (k + 1,) in the coordinates of the rows, and the length of what lies outside them."""
+        """The center (k + 1,) in the coordinates of the rows, with the length of what lies outside them as the last."""
         if self.center is None:
             return None
         inside = self.center @ self.axes
@@ -69,14 +70,14 @@ class Loaded:
 
 
 class Survey(NamedTuple):
-    """What one pass over the vectors of a space shows: the mean (d,) of their directions, and of their lengths."""
+    """The mean direction (d,) of the vectors of a space, and their mean length, from one pass over them."""
 
     center: Tensor
     mean_norm: float
 
 
 def survey(vectors: NDArray[np.float32], device: torch.device, name: str) -> Survey:
-    """Go over vectors (n, d) once; raises an `InputError` where all of them point the same way."""
+    """Go over vectors (n, d) once; raises an `InputError` if all of them point the same way."""
     lengths = torch.zeros((), dtype=torch.float64, device=device)
     total = torch.zeros(vectors.shape[1], dtype=torch.float64, device=device)
     first, varies = None, False
@@ -100,9 +101,9 @@ def load_space(
     dtype: torch.dtype = torch.float32,
     max_axes: int | None = MAX_AXES,
 ) -> Loaded:
-    """Read the rows (n, d) of a space, some at a time, and hold them in a precision, in their principal axes.
+    """Read the rows (n, d) of a space, some at a time, and hold them as `dtype` in their principal axes.
 
-    Nothing is lost by turning a space; and in principal axes its covariance, with any ridge, is a list of numbers.
+    Rotating a space loses nothing, and in principal axes its covariance, with any ridge, is diagonal.
     """
     seen = survey(vectors, device, name)
     middle = seen.center if center else None
@@ -135,7 +136,7 @@ def load_rows(vectors: NDArray[np.float32], rows: NDArray[np.int64], center: Ten
 def _leading_axes(
     vectors: NDArray[np.float32], device: torch.device, center: Tensor | None, max_axes: int | None
 ) -> Tensor | None:
-    """The axes (d, k) that are looked at, of a space with more dimensions than that; found on a sample of rows."""
+    """The leading axes (d, k) of a space with more than `max_axes` dimensions, from a sample of rows; else None."""
     if max_axes is None or vectors.shape[1] <= max_axes:
         return None
     drawn = np.sort(np.random.default_rng(0).permutation(len(vectors))[:_AXES_ROWS])
@@ -152,7 +153,7 @@ def _blocks(vectors: NDArray[np.float32], device: torch.device) -> Iterator[Tens
 
 
 def _pieces(rows: int, dim: int) -> Iterator[slice]:
-    """Slices of so many rows (of `dim` numbers each) that are worked on at once."""
+    """Slices of `rows` rows, of `dim` numbers each, that are worked on at once."""
     count = max(_NUMBERS // max(dim, 1), 1)
     return (slice(begin, begin + count) for begin in range(0, rows, count))
 
@@ -163,11 +164,11 @@ def _float32(vectors: NDArray[Any], device: torch.device) -> Tensor:
 
 
 def _forget_pages(vectors: NDArray[np.float32]) -> None:
-    """Give the memory of a file that was read through a map back to the system; it can be read again."""
+    """Give the memory of a memory-mapped file back to the system; it can be read again."""
     base: Any = vectors
     while isinstance(base, np.ndarray):
         base = base.base
-    # Not of a map that can be written to: changes that are in memory alone would be lost.
+    # Not for a map that can be written to: changes that are only in memory would be lost.
     if isinstance(base, mmap.mmap) and hasattr(base, "madvise") and not vectors.flags.writeable:
         base.madvise(mmap.MADV_DONTNEED)
 
@@ -177,5 +178,5 @@ def to_numpy(tensor: Tensor) -> NDArray[Any]: ...
 @overload
 def to_numpy(tensor: Tensor | None) -> NDArray[Any] | None: ...
 def to_numpy(tensor: Tensor | None) -> NDArray[Any] | None:
-    """A tensor of any device as an array; None stays None."""
+    """A tensor on any device as an array; None stays None."""
     return None if tensor is None else tensor.cpu().numpy()

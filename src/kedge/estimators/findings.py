@@ -1,4 +1,4 @@
-"""From a match to everything a run is used for: the pairs that are probable, the pair model, the maps, the anchors.
+"""From a match to everything a run is used for: the probable pairs, the pair model, the maps and the anchors.
 
 All of it is learned from one list of pairs: the seeds as given, unless they look wrong, and the found pairs that are
 probable and touch no row of a seed.
@@ -40,7 +40,7 @@ from kedge.solving.steps import Log
 from kedge.spaces import Embeddings
 
 _FOLDS = 5
-# Of so many rows of either space soft pairs are taken.
+# Rows of either space from which soft pairs are taken.
 _MAP_ROWS = 20_000
 
 
@@ -48,11 +48,11 @@ _MAP_ROWS = 20_000
 class Findings:
     """What a run has learned.
 
-    `pairs` (p, 2) are those found that are probable enough, surest first, without the seeds; `suspects` (s,) is a mask
-    of the seeds that look so wrong that nothing is learned from them, `opinions` (s,) are what the run thinks of each
-    seed, `closer` (s,) how many rows are closer to a seed's than they to each other, `seeds_found` (s,) what was found
-    for their rows of X without them; `free_anchors` (a, dy) are unit vectors, `snapped_anchors` (a,) distinct rows of
-    Y.
+    `pairs` (p, 2) are the found pairs that are probable enough, surest first, without the seeds. Of the seeds,
+    `suspects` (s,) is a mask of those that look so wrong that nothing is learned from them, `opinions` (s,) are what
+    the run thinks of each, `closer` (s,) says how many rows are closer to a seed's rows than these are to each other,
+    and `seeds_found` (s,) what was found for their rows of X without them. `free_anchors` (a, dy) are unit vectors,
+    `snapped_anchors` (a,) distinct rows of Y.
     """
 
     health: Health
@@ -82,9 +82,9 @@ def learn_findings(
     unused: Tensor,
     disjoint: bool = False,
 ) -> Findings:
-    """Say which pairs are probable, and learn from them; none are, if the spaces are known to be disjoint.
+    """Decide which pairs are probable, and learn from them; none are if the spaces are known to be disjoint.
 
-    `unused` is a mask (s,) of the seeds that the search did without: they test what others teach.
+    `unused` is a mask (s,) of the seeds that were kept from the search: they test what is learned from others.
     """
     honest = cross_fitted(
         problem, *known_and_found(problem, alignment.match), generator, candidates=alignment.candidates
@@ -97,7 +97,7 @@ def learn_findings(
     trusted, certain = problem.without_seeds(suspects), problem.without_seeds(contradicted)
     seeds = certain.seeds_x, certain.seeds_y
     confidence = measure_confidence(problem, honest, alignment.match.partner, seeds, judged, log, disjoint=disjoint)
-    if _probable_suffice(trusted, confidence):  # once more, by what the probable pairs teach
+    if _probable_suffice(trusted, confidence):  # read once more, by models of the probable pairs
         candidates = honest.candidates
         del honest  # as large as both spaces
         rows_x, rows_y, _ = _to_learn_from(trusted, confidence)
@@ -112,7 +112,7 @@ def learn_findings(
     trusted, upheld = problem.without_seeds(suspects), problem.without_seeds(contradicted)
     tested = unused & ~suspects
     testing = trusted
-    if bool(tested.any()):  # few seeds, and those that the search began with, are too good to be held to
+    if bool(tested.any()):  # seeds that the search began with would make confidence look too good
         testing = problem.without_seeds(~tested)
         confidence = held_to_known(confidence, testing)
     tested = tested[~suspects]
@@ -136,7 +136,7 @@ def learn_findings(
         estimates = held(problem, model.shared_x(problem.take_x(anchors)), model.biases, left=True).float()
         y = read_y(problem, model)
         snapped = snap(upheld, anchors, estimates, y, confidence.match.column_hubness)
-    else:  # the method's own, which are snapped to the rows nearest to them
+    else:  # placed by the method itself, and snapped to the rows nearest to them
         snapped = snap(upheld, anchors, free, described.y)
     sureness = confidence.paired[pairs[:, 0]]
     health = answer_all(
@@ -149,23 +149,23 @@ def learn_findings(
 
 
 def _expected_right(confidence: Confidence) -> float:
-    """How many of the probable pairs are right, by their own account.
+    """How many of the probable pairs are expected to be right, by which readings are compared.
 
-    Where nearly all mutual pairs are right, leaving the improbable ones out costs more than it gains.
+    Where nearly all mutual pairs are right, fitting models without the improbable ones costs more than it gains.
     """
     sureness = confidence.paired[confidence.match.pairs()[0].cpu().numpy()]
     return float(sureness[sureness >= PROBABLE].sum())
 
 
 def _match_by_all(problem: Problem, rows_x: Tensor, rows_y: Tensor, candidates: Candidates | None) -> Match:
-    """The match by the pair model of all pairs (p,) of rows."""
+    """The match by the pair model fitted to all of these pairs (p,) of rows."""
     return compare(problem, fit_model(problem, rows_x, rows_y), candidates).match()
 
 
 def _probable_pairs(upheld: Problem, confidence: Confidence, min_confidence: float) -> NDArray[np.int64]:
-    """Mutual pairs (p, 2) at least so probable that touch no row of a seed.
+    """Mutual pairs (p, 2) that are at least this probable and touch no row of a seed.
 
-    Surest first, and of the equally sure those of the larger margin.
+    Surest first, and of equally sure ones, the larger margin first.
     """
     match = confidence.match
     rows, partners = (side.cpu().numpy() for side in found_pairs(upheld, match))
@@ -175,10 +175,10 @@ def _probable_pairs(upheld: Problem, confidence: Confidence, min_confidence: flo
 
 
 def _to_learn_from(trusted: Problem, confidence: Confidence) -> tuple[Tensor, Tensor, int]:
-    """Pairs as rows (p,) of X and of Y, the seeds first, and how many those are.
+    """The pairs to learn from, as rows (p,) of X and of Y, the seeds first; and how many seeds there are.
 
-    Besides the seeds, the pairs that are probably right; or all mutual ones, where these are few or it is doubtful
-    whether any is: what the pairs have in common is then better evidence than how sure each of them is.
+    The others are the probable pairs, or all mutual ones if the probable ones are few or in doubt: what pairs have in
+    common is then better evidence than how sure each of them is.
     """
     probable = None
     if _probable_suffice(trusted, confidence):
@@ -187,13 +187,13 @@ def _to_learn_from(trusted: Problem, confidence: Confidence) -> tuple[Tensor, Te
 
 
 def _probable_suffice(trusted: Problem, confidence: Confidence) -> bool:
-    """Whether so many pairs are probably right that nothing else is needed to learn from."""
+    """Whether enough pairs are probable to learn from them alone."""
     rows = confidence.match.pairs()[0]
     return confidence.trust == 1 and _enough(confidence, rows, trusted)
 
 
 def _few_found(trusted: Problem, confidence: Confidence) -> bool:
-    """Whether few pairs besides the seeds are probably right, although there are rows left that could be in some."""
+    """Whether few found pairs are probable, although there are enough rows left that could be in some."""
     found, _ = found_pairs(trusted, confidence.match)
     left = min(len(trusted.x), len(trusted.y)) - len(trusted.seeds_x)
     return left >= MIN_ROWS and not (confidence.trust == 1 and _enough(confidence, found, trusted))
@@ -206,15 +206,15 @@ def _enough(confidence: Confidence, rows: Tensor, problem: Problem) -> bool:
 
 
 def _soft_cross(trusted: Problem, start: Tensor, generator: torch.Generator) -> Tensor:
-    """On a sample: more rows of one space where there are few of the other."""
+    """The cross moment (dx, dy) of soft pairs on a sample: of more rows of one space if the other has few."""
     size = max(_MAP_ROWS, _MAP_ROWS**2 // min(len(trusted.x), len(trusted.y)))
     return soft_cross(trusted.sample(size, generator), start)
 
 
 def _fit_shared(problem: Problem, rows_x: Tensor, rows_y: Tensor, known: int, tested: Tensor) -> PairModel:
-    """The pair model of pairs (p,), the first `known` certain; of these alone where that reads the tested ones better.
+    """The pair model of pairs (p,), or of the first `known`, which are certain, if that reads the tested ones better.
 
-    `tested` is a mask (known,); all are, where none is in it.
+    `tested` is a mask (known,) of those that are tested; an empty one stands for all.
     """
     if ENOUGH_KNOWN <= known < len(rows_x):
         places = tested.nonzero(as_tuple=True)[0] if bool(tested.any()) else torch.arange(known, device=rows_x.device)
@@ -226,7 +226,7 @@ def _fit_shared(problem: Problem, rows_x: Tensor, rows_y: Tensor, known: int, te
 
 
 def _held_out_rank(problem: Problem, rows_x: Tensor, rows_y: Tensor, places: Tensor) -> float:
-    """Mean reciprocal rank of the partners of some pairs (k,) among all of theirs, by models that had not seen them."""
+    """Mean reciprocal rank of the partners in some pairs (k,), among each other, by models that had not seen them."""
     model = fit_model(problem, rows_x, rows_y)
     fold = torch.full((len(rows_x),), _FOLDS, device=rows_x.device)
     fold[places] = torch.arange(len(places), device=rows_x.device) % _FOLDS
@@ -246,7 +246,7 @@ def _held_out_rank(problem: Problem, rows_x: Tensor, rows_y: Tensor, places: Ten
 
 
 def learn_trust(chosen: ChosenMap, x: Embeddings, side: Side) -> TrustEvidence | None:
-    """What trust in single translations rests on: the rows of X that the map was tested on, and some of all."""
+    """What trust in single translations rests on: the rows of X that the map was tested on, and a sample of all."""
     if chosen.margins is None or side.directions is None or side.correlations is None:
         return None
     drawn = np.random.default_rng(0).permutation(len(x))[:MAX_SEEN]
@@ -261,7 +261,7 @@ def learn_trust(chosen: ChosenMap, x: Embeddings, side: Side) -> TrustEvidence |
 def learn_score_offsets(
     x: Embeddings, y: Embeddings, pairs: NDArray[np.int64], there: Translator, back: Translator
 ) -> ScoreOffsets | None:
-    """What makes scores of translated and native rows comparable, in either space; `pairs` (p, 2) are one item."""
+    """What makes scores of translated and native rows comparable in either space, from known and found pairs (p, 2)."""
     chance = np.random.default_rng(0)
     drawn_x, drawn_y = (chance.permutation(len(space))[: MAX_QUERIES + MAX_ROWS] for space in (x, y))
     own_x, own_y = (np.array(space.vectors[rows], dtype=np.float32) for space, rows in ((x, drawn_x), (y, drawn_y)))
@@ -271,7 +271,7 @@ def learn_score_offsets(
 
 
 def _partners(pairs: NDArray[np.int64], rows: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The places (n,) among other rows (m,) of what is paired (p, 2) with rows (n,), -1 where there is none."""
+    """For each of some rows (n,), the place of its partner by pairs (p, 2) among other rows (m,); -1 without one."""
     place = {row: number for number, row in enumerate(others.tolist())}
     partner = dict(pairs.tolist())
     return np.array([place.get(partner.get(row, -1), -1) for row in rows.tolist()], dtype=np.int64)
@@ -286,7 +286,7 @@ def learn_query_translation(
     *,
     centered: bool,
 ) -> QueryTranslation:
-    """How queries (q, dx) are translated, tried on pairs (p, 2) of rows, beside the step that translates rows of X."""
+    """How queries (q, dx) are translated, tested on pairs (p, 2) of rows against the step that translates rows of X."""
     tried = np.unique(pairs, axis=0)
     rows = (queries.vectors, x.vectors[tried[:, 0]], y.vectors[tried[:, 1]])
     # Copies: a memory map may be read-only, and of half precision.

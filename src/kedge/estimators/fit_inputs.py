@@ -1,4 +1,4 @@
-"""What `AnchorDiscovery` and its `fit` are given, checked before anything is computed or written."""
+"""Checks of what `AnchorDiscovery` and its `fit` are given, before anything is computed or written."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _MIN_SEEDS = {("alternate", "seeds"): 0, ("paper", "seeds"): 3, ("paper", "rando
 
 
 class FitInputs(NamedTuple):
-    """Two spaces, seeds as rows (s, 2), and the anchors: rows (a,) of X, or None, and how many there are to be.
+    """Two spaces, seeds as rows (s, 2), anchors as rows (a,) of X (None if they are to be chosen), and how many.
 
-    The `queries` are rows of X's model too, which nothing but their own translation is learned from.
+    `queries` are vectors by X's model, too; nothing but their own translation is learned from them.
     """
 
     x: Embeddings
@@ -39,7 +39,7 @@ class FitInputs(NamedTuple):
 
 
 def check_parameters(given: AnchorDiscovery) -> None:
-    """Raise an `InputError` where the parameters of the constructor make no sense."""
+    """Raise an `InputError` if the parameters of the constructor are invalid."""
     if (given.method, given.init) not in _MIN_SEEDS:
         allowed = ", ".join(f"method={method!r} with init={init!r}" for method, init in _MIN_SEEDS)
         raise InputError(f"no such method: {given.method!r} with init={given.init!r}; there are {allowed}")
@@ -87,7 +87,7 @@ def gather_inputs(
 
 
 def as_queries(queries: SpaceLike, x: Embeddings) -> Embeddings:
-    """Queries (q, dx) by X's model, of which there must be enough to know them as a kind."""
+    """Queries (q, dx) by X's model; raises an `InputError` if they are too few to know them as a kind."""
     asked = as_space(queries, "queries")
     if asked.dim == x.prefix_of:
         asked = asked.first_dims(x.dim)

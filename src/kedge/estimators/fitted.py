@@ -1,4 +1,4 @@
-"""What a discovery is used for once it is fitted: coordinates, translation, tables of what was found."""
+"""What a fitted discovery is used for: coordinates, translation, tables of what was found."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _PAIRS_SHOWN = 5
 
 
 class LinkedPairs(NamedTuple):
-    """Who belongs to whom, as far as a run knows: rows (q, 2), their keys, and confidences (q,), 1 for seeds.
+    """Which rows belong together, as far as a run knows: rows (q, 2), their keys, and confidences (q,), 1 for seeds.
 
     The first `found` are the found pairs, surest first; the others are the seeds that nothing contradicts.
     """
@@ -50,7 +50,7 @@ class LinkedPairs(NamedTuple):
 
 
 class FittedDiscovery(Parameters):
-    """What `AnchorDiscovery` can do once it is fitted; its text says what the attributes are."""
+    """What `AnchorDiscovery` can do once it is fitted; its docstring describes the attributes."""
 
     x_: Side
     y_: Side
@@ -87,9 +87,9 @@ class FittedDiscovery(Parameters):
     converged_: bool
     random_state_: int
     provenance_: dict[str, Any]
-    _spaces: tuple[Embeddings, Embeddings]  # until it is saved or pickled: a run does not hold the vectors
+    _spaces: tuple[Embeddings, Embeddings]  # neither saved nor pickled: a run does not hold the vectors
 
-    # constructor parameters that what is below looks at
+    # constructor parameters that are used below
     method: str
     center: bool
     exact: bool
@@ -99,7 +99,7 @@ class FittedDiscovery(Parameters):
 
     @property
     def effective_dims_(self) -> int:
-        """How many directions of the two spaces tell who belongs to whom."""
+        """How many directions of the two spaces tell which rows belong together."""
         self._check_fitted()
         return len(self.model_.correlations)
 
@@ -111,20 +111,20 @@ class FittedDiscovery(Parameters):
     def translate(
         self, vectors: SpaceLike, *, back: bool = False, scale: Scale = "unit", kind: Kind = "text"
     ) -> NDArray[np.float32]:
-        """Vectors (k, dx) of X in Y's space (k, dy), to search an index of Y's own vectors with, by cosine.
+        """Translate vectors (k, dx) of X into Y's space (k, dy), to search an index of Y's own vectors by cosine.
 
-        With `back` vectors (k, dy) of Y in X's space. They have unit length, or with `scale="raw"` the mean length of
-        the target's vectors, for an index of those as they are that compares by distance (L2). One vector (dx,), such
-        as a query, becomes one (dy,).
+        With `back`, translate vectors (k, dy) of Y into X's space. Results have unit length, or with `scale="raw"` the
+        mean length of the target's vectors, for an index of raw vectors that compares by distance (L2). One vector
+        (dx,), such as a query, becomes one (dy,).
 
-        With `kind="query"` vectors of X are translated as queries are, if `fit` was given some.
+        With `kind="query"`, vectors of X are translated as queries, if `fit` was given some.
         """
         self._check_fitted()
         source = self.y_ if back else self.x_
         return self.translator(back=back, scale=scale, kind=kind)(source.as_vectors(vectors))
 
     def translator(self, *, back: bool = False, scale: Scale = "unit", kind: Kind = "text") -> Translator:
-        """What `translate` does to vectors, as a part that needs NumPy only and can be followed by another."""
+        """What `translate` does, as an object that needs NumPy only and can be followed by another."""
         self._check_fitted()
         require_scale(scale)
         require_kind(kind, back=back, known=self.queries_ is not None)
@@ -141,8 +141,8 @@ class FittedDiscovery(Parameters):
         """How far to trust the translations of vectors (k, dx) of X, or of one (dx,).
 
         `probability` is that of a vector's own text being among the first ten of Y, by pairs that were held out;
-        `familiarity` is the share of X's rows that resemble the others no more than this one does. A service can fall
-        back on another search where either is low.
+        `familiarity` is the share of X's rows that resemble other rows no more than this vector does. A service can
+        fall back on another search if either is low.
         """
         self._check_fitted()
         return self.translator(kind=kind).trust(self.x_.as_vectors(vectors))
@@ -161,9 +161,9 @@ class FittedDiscovery(Parameters):
         )
 
     def pairs_frame(self, min_confidence: float | None = None) -> pd.DataFrame:
-        """The pairs that were found as a DataFrame of pandas: `x`, `y`, `confidence`; surest first.
+        """The found pairs as a pandas DataFrame: `x`, `y`, `confidence`; surest first.
 
-        With `min_confidence` all mutual pairs at least so probable, whether or not `pairs_` lists them.
+        With `min_confidence`, all mutual pairs at least this probable, whether or not `pairs_` lists them.
         """
         self._check_fitted()
         listed = self if min_confidence is None else self.with_min_confidence(min_confidence)
@@ -179,11 +179,11 @@ class FittedDiscovery(Parameters):
         known: PairsLike = None,
         device: str = "auto",
     ) -> pd.DataFrame:
-        """Translations as a DataFrame of pandas: `source`, `target`, `probability` (that it is acceptable), `rank`.
+        """Translations as a pandas DataFrame: `source`, `target`, `probability` (that it is acceptable), `rank`.
 
-        For each row of X at most `top` rows of Y, if they are at least so probable, best first; a row of Y may be the
-        translation of several. A run that was loaded must be given the spaces it was fitted on. `known` pairs, besides
-        the seeds, calibrate the probabilities.
+        For each row of X, at most `top` rows of Y that are at least this probable, best first; a row of Y may be the
+        translation of several. A loaded run must be given the spaces it was fitted on. `known` pairs, besides the
+        seeds, calibrate the probabilities.
         """
         from kedge.estimators.translations import find_translations
 
@@ -204,18 +204,18 @@ class FittedDiscovery(Parameters):
         )
 
     def anchors_frame(self) -> pd.DataFrame:
-        """The anchors as a DataFrame of pandas: `x`, `y`, `confidence`, `seed`."""
+        """The anchors as a pandas DataFrame: `x`, `y`, `confidence`, `seed`."""
         self._check_fitted()
         return self._frame(self.anchor_keys_, confidence=self.anchor_confidence_, seed=self.anchor_is_seed_)
 
     def seeds_frame(self) -> pd.DataFrame:
-        """The seeds as a DataFrame of pandas: `x`, `y`, `opinion`, `suspect`, `rank`, `found`."""
+        """The seeds as a pandas DataFrame: `x`, `y`, `opinion`, `suspect`, `rank`, `found`."""
         self._check_fitted()
         columns = {"opinion": self.seed_opinion_, "suspect": self.seed_is_suspect_, "rank": self.seed_rank_}
         return self._frame(self.seed_keys_, **columns, found=self.seed_found_keys_)
 
     def unmatched_frame(self) -> pd.DataFrame:
-        """The rows without a match as a DataFrame of pandas: `space` ("X" or "Y"), `key`."""
+        """The rows without a match as a pandas DataFrame: `space` ("X" or "Y"), `key`."""
         self._check_fitted()
         sides = (self.x_, self.y_)
         keys = [key for side in sides for key in side.unmatched_keys]
@@ -227,7 +227,7 @@ class FittedDiscovery(Parameters):
         return _pandas().DataFrame(sides | columns)
 
     def with_min_confidence(self, min_confidence: float) -> Self:
-        """The same with the mutual pairs that are at least so probable, surest first: no new discovery is needed."""
+        """A copy that lists the mutual pairs at least this probable, surest first, without a new discovery."""
         self._check_fitted()
         if not 0 <= min_confidence <= 1:
             raise InputError(f"min_confidence must be from 0 to 1, got {min_confidence!r}")
@@ -254,9 +254,9 @@ class FittedDiscovery(Parameters):
         return same
 
     def with_text_keys(self) -> Self:
-        """The same with the texts of its keys, `str(key)`, as files and pages have them; itself where they are texts.
+        """A copy with keys as text, `str(key)`, as in files and pages; the discovery itself if they are already.
 
-        Raises an `InputError` where two keys have one text, such as 1 and "1".
+        Raises an `InputError` if two keys have the same text, such as 1 and "1".
         """
         self._check_fitted()
         linked = self.linked_pairs().keys
@@ -290,15 +290,16 @@ class FittedDiscovery(Parameters):
                 )
 
     def in_texts(self, x: SpaceLike, y: SpaceLike) -> tuple[Self, Embeddings, Embeddings]:
-        """The discovery and the spaces it was fitted on, all with texts as keys: for files and pages, and since one
-        that was loaded has texts where the spaces may have numbers.
+        """The discovery and the spaces it was fitted on, all with texts as keys.
+
+        Files and pages need them, and a loaded run has texts where the spaces may have numbers.
         """
         space_x, space_y = as_space(x, "x").with_text_keys(), as_space(y, "y").with_text_keys()
         self.require_spaces(space_x, space_y)
         return self.with_text_keys(), space_x, space_y
 
     def _spaces_or(self, x: SpaceLike | None, y: SpaceLike | None) -> tuple[Embeddings, Embeddings]:
-        """The spaces that are given, or those of `fit`."""
+        """The spaces that are given, or else those of `fit`."""
         if x is not None and y is not None:
             return as_space(x, "x"), as_space(y, "y")
         if x is None and y is None and hasattr(self, "_spaces"):
@@ -331,7 +332,7 @@ class FittedDiscovery(Parameters):
 
 
 def _keys_of_rows(rows: NDArray[np.int64], keys: Sequence[Key], unmatched: Sequence[Key]) -> list[Key]:
-    """The keys of all rows of a space: of those in pairs (p,), and of the others, which are listed in their order."""
+    """The keys of all rows of a space, in order, from those of rows (p,) in pairs and those of the others, in order."""
     others = np.setdiff1d(np.arange(len(keys) + len(unmatched)), rows)
     listed = [*keys, *unmatched]
     return [listed[place] for place in np.argsort(np.concatenate([rows, others])).tolist()]

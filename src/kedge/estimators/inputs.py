@@ -39,7 +39,7 @@ def as_anchor_rows(anchors: Iterable[Key] | ArrayLike, x: Embeddings) -> NDArray
 
 
 def as_random_state(given: RandomState) -> int:
-    """A number as it is; one drawn from a generator of NumPy, or for None from the operating system."""
+    """The number that is given, or one drawn from a NumPy generator, or for None from the operating system."""
     if given is None:
         given = np.random.default_rng()
     if isinstance(given, np.random.Generator):
@@ -54,9 +54,7 @@ def as_random_state(given: RandomState) -> int:
 
 
 def as_list(values: Any) -> list[Any] | None:
-    """What an array, a tensor, a column of a table, or anything else that can be gone through holds; None where it is
-    nothing of the kind.
-    """
+    """The elements of an array, tensor, table column or other iterable; None for a text, a mapping or anything else."""
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
         return None
     listed = values.tolist() if hasattr(values, "tolist") else list(values)
@@ -64,12 +62,12 @@ def as_list(values: Any) -> list[Any] | None:
 
 
 def row_named(value: Key, space: Embeddings) -> int | None:
-    """The row that a key names, or a whole number where these are no keys of the space; None where there is none."""
+    """The row that a key names, or a row number if keys are not numbers themselves; None if there is no such row."""
     if isinstance(value, _WHOLE) and not space.has_numbers_as_keys:
         return int(value) if 0 <= value < len(space) else None
     try:
         return space.row_of.get(value)
-    except TypeError:  # not hashable, and so no key
+    except TypeError:  # not hashable, so not a key
         return None
 
 

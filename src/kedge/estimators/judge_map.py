@@ -1,4 +1,4 @@
-"""`kedge.judge`: is this map right? Asked without labels, of anybody's map."""
+"""`kedge.judge`: is this map right? Judged without labels, whoever made the map."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MapLike: TypeAlias = Callable[[NDArray[np.float32]], ArrayLike] | ArrayLike
 """A matrix (dx, dy), or a function from vectors (k, dx) to vectors (k, dy): a `Translator`, a model's `predict`, ..."""
 
 _ROWS = 16_384
-# All rows are compared with all; of more, a sample says the same.
+# All rows are compared with all; if there are more than this, a sample says the same.
 _MAX_ROWS = 15_000
 
 
@@ -37,21 +37,22 @@ def judge(
     random_state: RandomState = 0,
     device: str = "auto",
 ) -> Judgement:
-    """Whether a map takes vectors of X to where they belong in Y, without labels and whoever made the map.
+    """Judge whether a map takes vectors of X to where they belong in Y, without labels and whoever made the map.
 
-    Rows of X are mapped and matched with Y by cosine; then it is asked whether so many rows recognise their
-    counterparts that chance cannot explain it, or, where the spaces share few items, whether the map stands out among
-    what random starts come to on the same spaces. A map that is right by chance does not exist; one that is right about
-    topics and wrong about details is called uncertain or failed.
+    Rows of X are mapped and matched with Y by cosine. The map is ok if more rows recognise their counterparts than
+    chance explains or, where the spaces share few items, if it stands out among what random starts reach on the same
+    spaces. A map that is right about topics but wrong about details is called uncertain or failed.
 
     Parameters
     ----------
     x, y : spaces (n, dx) and (m, dy)
-        In any form that `AnchorDiscovery.fit` takes; the vectors as the map expects and returns them.
+        In any form that `AnchorDiscovery.fit` takes, with vectors as the map expects and returns them.
     map : array (dx, dy) or callable
-        What is judged: x @ map, or map(x).
+        The map to judge: x @ map, or map(x).
     seeds : pairs, optional
-        Known pairs. One is enough to rule out the mirror image, which without any is a rival.
+        Known pairs. One is enough to rule out the mirror image, which is a rival if there are none.
+    random_state, device
+        As in `AnchorDiscovery`.
 
     Returns
     -------
@@ -82,7 +83,7 @@ def judge(
 def _sample(
     x: Embeddings, y: Embeddings, seeds: NDArray[np.int64], chance: np.random.Generator
 ) -> tuple[Embeddings, Embeddings, NDArray[np.int64]]:
-    """At most so many rows of either space, with the seeds; the seeds as rows (s, 2) of these."""
+    """At most `_MAX_ROWS` rows of either space and those of seeds; and the seeds as rows (s, 2) of these."""
     sides, columns = [], []
     for space, rows in ((x, seeds[:, 0]), (y, seeds[:, 1])):
         if len(space) <= _MAX_ROWS:

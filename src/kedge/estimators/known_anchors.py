@@ -1,4 +1,4 @@
-"""`KnownAnchors`: relative coordinates from pairs that are known, nothing discovered."""
+"""`KnownAnchors`: relative coordinates from known pairs, with nothing discovered."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class KnownAnchors(Parameters):
         The pairs as rows of X and Y, each pair once.
     anchor_keys_ : list of (x key, y key)
     x_, y_ : Side
-        The two sides; `x_.relative` and `y_.relative` give coordinates that compare.
+        The two sides; `x_.relative` and `y_.relative` give comparable coordinates.
 
     Examples
     --------
@@ -44,14 +44,14 @@ class KnownAnchors(Parameters):
         self.center = center
 
     def fit(self, x: SpaceLike, y: SpaceLike, pairs: PairsLike) -> KnownAnchors:
-        """Take the anchors from two spaces.
+        """Take the anchors from two spaces and their known pairs.
 
         Parameters
         ----------
         x, y : spaces (n, dx) and (m, dy)
             Embeddings, arrays, DataFrames, ...: see `AnchorDiscovery.fit`.
         pairs : pairs of keys or rows
-            In any of the forms that seeds have there; at least one.
+            At least one, in any form that seeds may have there.
         """
         space_x, space_y = as_space(x, "x"), as_space(y, "y")
         rows = as_seed_rows(pairs, space_x, space_y, 1, "pairs")

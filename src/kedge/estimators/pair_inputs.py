@@ -1,4 +1,4 @@
-"""Pairs as people have them in Python, turned into rows of two spaces."""
+"""Pairs in the forms that Python users have them in, turned into rows of two spaces."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PairsLike: TypeAlias = Mapping[Key, Key] | Iterable[tuple[Key, Key]] | ArrayLike
 def as_seed_rows(
     seeds: PairsLike, x: Embeddings, y: Embeddings, minimum: int, name: str = "seeds"
 ) -> NDArray[np.int64]:
-    """Seeds as distinct rows (s, 2), none of which contradicts another; `name` is what messages call them."""
+    """Seeds as distinct rows (s, 2), none of which contradicts another; messages call them `name`."""
     rows = as_pair_rows(seeds, x, y, name)
     _refuse_contradictions(rows, x, y, name)
     distinct = np.asarray(list(dict.fromkeys(map(tuple, rows.tolist()))), dtype=np.int64).reshape(-1, 2)
@@ -46,7 +46,7 @@ def as_pair_rows(pairs: PairsLike, x: Embeddings, y: Embeddings, name: str) -> N
 
 
 def _listed_pairs(pairs: Any, name: str) -> list[tuple[Key, Key]]:
-    """The pairs one by one, whatever form they are given in."""
+    """The pairs as a list, whatever form they are given in."""
     if pairs is None:
         return []
     if is_frame(pairs):
@@ -75,7 +75,7 @@ def _is_pair(values: Any) -> bool:
 
 
 def _two_columns(frame: Any, name: str) -> tuple[list[Key], list[Key]]:
-    """The columns x and y of a table of pandas, or its only two."""
+    """The columns x and y of a DataFrame, or its only two."""
     names = list(frame.columns)
     places = [names.index("x"), names.index("y")] if {"x", "y"} <= set(names) else list(range(len(names)))
     if len(places) != 2:
@@ -88,12 +88,12 @@ def _two_columns(frame: Any, name: str) -> tuple[list[Key], list[Key]]:
 
 
 def _is_column(values: object) -> bool:
-    """Whether it is a list or array, and so no pair, which in a tuple of two would be a tuple."""
+    """Whether it is a list or 1-d array; in a tuple of two, that is a column, since a pair would be a tuple."""
     return isinstance(values, list) or (hasattr(values, "tolist") and getattr(values, "ndim", 1) == 1)
 
 
 def _zipped(of_x: Any, of_y: Any, name: str) -> list[tuple[Key, Key]]:
-    """Columns with keys or rows of x and of y, as pairs."""
+    """Two columns of keys or rows, of x and of y, as pairs."""
     of_x, of_y = (column if isinstance(column, list) else column.tolist() for column in (of_x, of_y))
     if len(of_x) == len(of_y) == 2:
         raise InputError(
@@ -108,7 +108,7 @@ def _zipped(of_x: Any, of_y: Any, name: str) -> list[tuple[Key, Key]]:
 
 
 def _refuse_contradictions(rows: NDArray[np.int64], x: Embeddings, y: Embeddings, name: str) -> None:
-    """A row may be in one pair only, though that may be given more than once."""
+    """Raise an `InputError` if a row is in two different pairs; one pair may be given more than once."""
     pairs = rows.tolist()
     for column in (0, 1):
         first: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""scikit-learn's manners: constructor parameters that can be asked for, set and shown, and a place in pipelines."""
+"""scikit-learn's conventions: constructor parameters that can be read, set and shown, and use in pipelines."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Parameters:
         return self
 
     def __sklearn_tags__(self) -> Any:
-        from sklearn.utils import Tags, TargetTags, TransformerTags  # it is scikit-learn that asks
+        from sklearn.utils import Tags, TargetTags, TransformerTags  # only scikit-learn calls this
 
         transformer = TransformerTags() if hasattr(self, "transform") else None
         return Tags(estimator_type=None, target_tags=TargetTags(required=True), transformer_tags=transformer)

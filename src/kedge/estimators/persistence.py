@@ -26,10 +26,10 @@ from kedge.storage.schema import Count, Share, Within, restore
 if TYPE_CHECKING:
     from kedge.estimators.anchor_discovery import AnchorDiscovery
 
-# What a loaded run knows of how it was made.
+# What a loaded run knows about how it was made.
 _PROVENANCE = ("kedge", "inputs", "limit", "timings", "machine")
 _NOT_KEPT = ("checkpoint", "on_step", "return")
-# Of settings that are numbers, what more than the constructor's types must hold.
+# What must hold for numeric settings, beyond the constructor's types.
 _BOUNDS = {
     "n_anchors": Count | None,
     "whiten": Share | Literal["auto"],
@@ -40,7 +40,7 @@ _BOUNDS = {
 
 
 def settings_of(discovery: AnchorDiscovery) -> dict[str, Any]:
-    """What a discovery was asked for, in plain types; not where it reports to or keeps its state."""
+    """The settings of a discovery in plain types, but not where it reports to or keeps its state."""
     settings = {
         name: value.item() if isinstance(value, np.generic) else value
         for name, value in discovery.get_params().items()
@@ -53,7 +53,7 @@ def settings_of(discovery: AnchorDiscovery) -> dict[str, Any]:
 
 
 def contents_of(discovery: AnchorDiscovery) -> RunContents:
-    """All that a run folder keeps of a discovery, whose keys are texts."""
+    """All that a run folder keeps of a discovery, whose keys must be texts."""
     x, y = discovery.x_, discovery.y_
     arrays: dict[str, Any] = {
         "anchors_x": discovery.anchors_x_,
@@ -105,8 +105,8 @@ def contents_of(discovery: AnchorDiscovery) -> RunContents:
 def load(folder: str | Path) -> AnchorDiscovery:
     """Read a run folder back as a fitted `AnchorDiscovery`.
 
-    Raises `InputError` where anything in it is missing, has changed since it was written, is not what it must be, or
-    contradicts another part of it.
+    Raises `InputError` if anything in it is missing, invalid or inconsistent with another part of it, or has changed
+    since it was written.
     """
     from kedge.estimators.anchor_discovery import AnchorDiscovery
 
@@ -171,7 +171,7 @@ def load(folder: str | Path) -> AnchorDiscovery:
 
 
 def _settings(stored: dict[str, Any], where: str) -> dict[str, Any]:
-    """Parameters of an `AnchorDiscovery`, as its constructor says that they must be."""
+    """Parameters of an `AnchorDiscovery`, checked against the types of its constructor."""
     from kedge.estimators.anchor_discovery import AnchorDiscovery
 
     kinds = get_type_hints(AnchorDiscovery.__init__, include_extras=True)
@@ -183,7 +183,7 @@ def _settings(stored: dict[str, Any], where: str) -> dict[str, Any]:
 
 
 def _opinion_codes(opinions: NDArray[np.str_]) -> NDArray[np.int64]:
-    """The places (s,) of opinions (s,) among all that there are."""
+    """The positions (s,) of opinions (s,) in `SEED_OPINIONS`."""
     return np.array([SEED_OPINIONS.index(opinion) for opinion in opinions.tolist()], dtype=np.int64)
 
 

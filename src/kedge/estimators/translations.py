@@ -1,7 +1,7 @@
 """Translations: for every row of X the best few of Y, each with the probability that it is acceptable.
 
 They come from a fitted discovery and its spaces, without a new discovery: rows are read once by the pair model of the
-run, to see which pairs it implies, and then by models that had not seen their own pair.
+run, to get the pairs that it implies, and then by models that had not seen their own pair.
 """
 
 from __future__ import annotations
@@ -29,17 +29,16 @@ from kedge.spaces.conversion import SpaceLike, as_space
 if TYPE_CHECKING:
     from kedge.estimators.fitted import FittedDiscovery
 
-# Pairs of rows, n times m, up to which all rows of Y compete for one of X; of more, the nearest before hubness counts.
+# Pairs of rows, n times m, up to which all rows of Y compete for one of X; beyond, those nearest before hubness do.
 _EXACT = {"cpu": 30_000**2, "cuda": 500_000**2}
 
 
 @dataclass(frozen=True)
 class Translations:
-    """For each row of X the best rows (n, k) of Y, best first (-1 where there are fewer), and the probability (n, k)
-    that each is acceptable.
+    """For each row of X the best rows (n, k) of Y, and the probability (n, k) that each is acceptable.
 
-    `answer` says whether they are fit for a lexicon; it rests on `known` pairs, held out in turn, of which
-    `known_first` have a right answer first.
+    They are best first, -1 where there are fewer. `answer` says whether they are fit for a lexicon; it rests on `known`
+    pairs, held out in turn, of which `known_first` have a right answer first.
     """
 
     rows: NDArray[np.int64]
@@ -49,7 +48,7 @@ class Translations:
     known_first: int
 
     def listed(self, min_confidence: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Rows of X (t,) and ranks (t,), from 0, of the translations at least so probable, in the order of X."""
+        """Rows of X (t,) and ranks (t,), from 0, of the translations at least this probable, in the order of X."""
         if not 0 <= min_confidence <= 1:
             raise InputError(f"min_confidence must be from 0 to 1, got {min_confidence!r}")
         rows, ranks = np.nonzero((self.probability >= np.float32(min_confidence)) & (self.rows >= 0))
@@ -69,7 +68,7 @@ def find_translations(
     """The best `top` rows of Y for each row of X.
 
     The seeds that do not look wrong, and the `known` pairs, calibrate the probabilities; a row may have several known
-    partners, of which any is right. `min_confidence` is what the answer counts by.
+    partners, any of which is right. The answer counts the rows with a translation of at least `min_confidence`.
     """
     if not 1 <= top <= CANDIDATES:
         raise InputError(f"top must be from 1 to {CANDIDATES}, got {top!r}")
@@ -97,7 +96,7 @@ def _as_fitted(
     seeds: NDArray[np.int64],
     device: torch.device,
 ) -> tuple[Problem, PairModel]:
-    """The problem as it was fitted, of vectors (n, dx) and (m, dy) and seeds (s, 2), and the pair model in its axes."""
+    """The problem as in `fit`, from vectors (n, dx) and (m, dy) and seeds (s, 2), and the pair model in its axes."""
     exact = discovery.exact or exact_is_quick(len(x), len(y), device)
     loaded_x, loaded_y = (
         load_space(
@@ -132,7 +131,7 @@ def _read_unaided(problem: Problem, model: PairModel, random_state: int) -> tupl
 
 
 def _known_rows(ranked: Tensor, rows: Tensor, pairs: Tensor) -> KnownRows:
-    """The rows of X that are in pairs (p, 2), each once, with what is right for them among their candidates."""
+    """The rows of X that are in pairs (p, 2), each once, and which of their candidates are right."""
     known_x, place = torch.unique(pairs[:, 0], return_inverse=True)
     acceptable = torch.zeros(len(known_x), rows.shape[1], dtype=torch.bool, device=rows.device)
     for number, right in zip(place.tolist(), pairs[:, 1].tolist(), strict=True):

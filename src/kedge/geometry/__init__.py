@@ -1,4 +1,4 @@
-"""Pure functions on tensors: normalise, project, spectra, and the linear maps that pairs imply. Imports torch only."""
+"""Pure tensor functions: normalising, spectra, and the linear maps that pairs imply. Imports nothing else of kedge."""
 
 from kedge.geometry.canonical import canonical_directions, canonical_loadings, held_out_correlations, recolored_rotation
 from kedge.geometry.eigen import eigh, leading_eigh

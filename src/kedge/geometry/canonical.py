@@ -1,4 +1,4 @@
-"""Canonical directions: along which the rows of pairs vary together, and how strongly out of sample."""
+"""Canonical directions, along which paired rows vary together, and their out-of-sample correlations."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ Halves = tuple[Moments, Moments]
 """Moments of two disjoint parts of the pairs."""
 
 MAX_CORRELATION = 0.98
-"""Larger correlations are not believed."""
+"""Correlations are clipped here, because larger ones are not credible."""
 
 
 def canonical_directions(
     x: Spectrum, y: Spectrum, cross: Tensor, ridge: float, dtype: torch.dtype = torch.float32
 ) -> tuple[Tensor, Tensor]:
-    """Directions (dx, c) and (dy, c) along which rows paired with this cross moment (dx, dy) vary together, by rank.
+    """Canonical directions (dx, c) and (dy, c), strongest first, of pairs with this cross moment (dx, dy).
 
-    The decomposition is done in float32, in half the time of float64: correlations of a thousandth, which rounding
-    blurs, say nothing. The tests hold it to float64.
+    The decomposition runs in float32, in half the time of float64: rounding only blurs correlations of about 0.001,
+    which mean nothing. The tests compare it with float64.
     """
     white = y.whitened(x.whitened(cross, ridge).T, ridge).T
     scale = white.abs().amax().clamp_min(torch.finfo(torch.float64).tiny)  # sums over any number of pairs fit float32
@@ -33,16 +33,16 @@ def canonical_directions(
 
 
 def canonical_loadings(y: Spectrum, directions: Tensor) -> Tensor:
-    """How much of each canonical coordinate, along directions (dy, c) of variance 1, is in each dimension (c, dy)."""
+    """Loadings (c, dy) of each canonical coordinate, along directions (dy, c) of variance 1, on each dimension."""
     return y.times_power(directions.double(), 1.0).T
 
 
 def recolored_rotation(x: Spectrum, y: Spectrum, cross: Tensor, strength: float = 0.5, ridge: float = 0.01) -> Tensor:
-    """Whiten, rotate, recolor: the map (dx, dy) that whitens X by `strength`, rotates it as a cross moment (dx, dy)
-    implies, and gives it Y's variances to the same degree.
+    """Whiten, rotate, recolor: a map (dx, dy) of which only the rotation is learned, from a cross moment (dx, dy).
 
-    Strength 0 is the plain rotation; with 1 the mapped rows have the covariance of Y. In between, axes along which the
-    spaces vary to different degrees meet halfway, and still a rotation is all there is to learn.
+    It whitens X by `strength`, rotates it, and gives it Y's variances to the same degree. Strength 0 is the plain
+    rotation; with 1 the mapped rows have the covariance of Y. In between, axes along which the spaces vary to different
+    degrees meet halfway.
     """
     half_white = x.times_power(y.times_power(cross.T, -strength / 2, ridge).T, -strength / 2, ridge)
     rotation = nearest_rotation(half_white)
@@ -50,7 +50,7 @@ def recolored_rotation(x: Spectrum, y: Spectrum, cross: Tensor, strength: float 
 
 
 Turns = dict[tuple[float, int], Tensor]
-"""Correlations (c,) as they were measured, by ridge and by the half that was fitted to, 0 or 1."""
+"""Measured correlations (c,), by ridge and by the half, 0 or 1, that directions were fitted to."""
 
 
 def held_out_correlations(
@@ -63,10 +63,10 @@ def held_out_correlations(
     dtype: torch.dtype = torch.float32,
     known: Turns | None = None,
 ) -> Tensor:
-    """Correlations (c,) of pairs along directions fitted to the other half of them, never rising, in [0, 0.98].
+    """Correlations (c,) of half of the pairs along directions fitted to the other, non-increasing, in [0, 0.98].
 
-    Unless it is to be `both`, only the first half is fitted to, and the second held out. What is `known` of these
-    halves is not measured again, and what is measured becomes known.
+    They are averaged over both ways round; unless `both`, directions are fitted to the first half only. `known` is a
+    cache of what has been measured for these halves; it is read and updated.
     """
     known = {} if known is None else known
     turns = (0, 1) if both else (0,)
@@ -74,7 +74,7 @@ def held_out_correlations(
         if (ridge, turn) not in known:
             known[ridge, turn] = _correlations(x, y, halves[turn], halves[1 - turn], ridge, dtype)
     mean = torch.stack([known[ridge, turn] for turn in turns]).mean(dim=0)
-    # Directions come by rank; where a later one seems stronger, that is noise.
+    # Directions are sorted by strength; if a later one seems stronger, that is noise.
     smooth = never_rising(mean.nan_to_num().double().cpu().numpy())
     return torch.from_numpy(smooth).to(x.variances.device).clamp(0, MAX_CORRELATION)
 
@@ -82,7 +82,7 @@ def held_out_correlations(
 def _correlations(
     x: Spectrum, y: Spectrum, fitted: Moments, held_out: Moments, ridge: float, dtype: torch.dtype
 ) -> Tensor:
-    """Correlations (c,) of pairs with some moments along directions fitted to pairs with others."""
+    """Correlations (c,) of held-out pairs along directions fitted to other pairs, both given by their moments."""
     left, right = canonical_directions(x, y, fitted.cross, ridge, dtype)
     covariance = (left * (held_out.cross.to(dtype) @ right)).sum(dim=0)
     along_x = (left * (held_out.source.to(dtype) @ left)).sum(dim=0)
@@ -94,8 +94,8 @@ def _correlations(
 def _singular_vectors(matrix: Tensor) -> tuple[Tensor, Tensor]:
     """Left (a, c) and right (b, c) singular vectors of (a, b), largest first.
 
-    By the smaller Gram matrix, in a quarter of the time of a singular value decomposition; the vectors of the very
-    smallest values are inexact, and such directions say nothing.
+    Computed from the smaller Gram matrix, in a quarter of the time of an SVD; the vectors of the very smallest values
+    are inexact, but such directions mean nothing.
     """
     if matrix.shape[0] > matrix.shape[1]:
         right, left = _singular_vectors(matrix.T)

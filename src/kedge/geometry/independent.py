@@ -1,8 +1,8 @@
 """Independent components: the directions along which a space is least Gaussian.
 
-Of whitened rows no direction varies more than another, but some are peaked: most rows have next to nothing there, and a
-few have much. Which directions these are does not depend on how the space was turned or stretched before. Found by
-FastICA (Hyvärinen, 1999), all directions at once.
+In a whitened space no direction varies more than another, but some are peaked: most rows are close to zero there, and a
+few are large. Which directions these are does not depend on how the space was turned or stretched before. They are
+found by FastICA (Hyvärinen, 1999), all directions at once.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from kedge.geometry.eigen import eigh
 from kedge.geometry.procrustes import nearest_rotation
 
 _ROUNDS, _SETTLED = 100, 1e-3
-# Values count as no larger than this, in deviations, where a few outliers would decide.
+# Values are clipped to this many standard deviations where a few outliers would decide.
 _MAX_VALUE = 6.0
 
 
 @dataclass(frozen=True)
 class Components:
-    """Components of the rows of a space, the most peaked first.
+    """The independent components of a space, the most peaked first.
 
-    Rows (n, d) times `directions` (d, k) are values (n, k) with variance 1, uncorrelated and as independent as may be;
-    large values are positive rather than negative. Values times the transpose of `loadings` (d, k) are the rows again,
-    within the leading principal axes.
+    Rows (n, d) times `directions` (d, k) give values (n, k) that have variance 1, are uncorrelated, and are as
+    independent as possible; signs are such that large values are mostly positive. Values times the transpose of
+    `loadings` (d, k) give the rows again, projected on the leading principal axes.
     """
 
     directions: Tensor
@@ -34,7 +34,7 @@ class Components:
 
     @classmethod
     def of(cls, rows: Tensor, count: int) -> Components:
-        """At most `count` components of rows (n, d), in as many leading principal axes along which they vary."""
+        """At most `count` components of rows (n, d), within as many leading principal axes as they vary along."""
         variances, axes = eigh((rows.T @ rows).double() / len(rows))
         varying = int((variances > torch.finfo(rows.dtype).eps * variances[-1]).sum())
         leading = slice(len(variances) - min(count, varying), None)
@@ -50,7 +50,7 @@ class Components:
 
 
 def _independent(white: Tensor) -> Tensor:
-    """The rotation (k, k) after which whitened rows (n, k) are as independent as may be, coordinate by coordinate."""
+    """The rotation (k, k) that makes the coordinates of whitened rows (n, k) as independent as possible."""
     turn = torch.eye(white.shape[1], dtype=white.dtype, device=white.device)
     for _ in range(_ROUNDS):
         squashed = torch.tanh(white @ turn)

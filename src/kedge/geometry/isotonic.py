@@ -1,4 +1,4 @@
-"""Sequences that never rise."""
+"""Isotonic regression: sequences that never rise."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 
 
 def never_rising(values: NDArray[np.float64], weights: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
-    """The sequence (c,) nearest to values (c,), by squares of these weights (c,), of which no number exceeds the last.
+    """The non-increasing sequence (c,) nearest to values (c,) by least squares, with weights (c,) if given.
 
-    Isotonic regression by pooling: where a value exceeds the block before it, the two become one, with their mean.
-    By hand: the module that holds SciPy's takes longer to load than a small discovery takes.
+    Isotonic regression by pooling adjacent violators: a value that exceeds the block before it is merged with it, and
+    the block takes the mean. Not SciPy's, because importing that takes longer than a small discovery.
     """
     blocks: list[tuple[float, float, int]] = []  # mean, weight and number of values
     given = np.ones(len(values)) if weights is None else weights

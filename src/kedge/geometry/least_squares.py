@@ -27,18 +27,18 @@ def ridge(gram: Tensor, cross: Tensor, penalty: float = 0.0) -> Tensor:
     """
     strength = (penalty + _JITTER) * float(gram.diagonal().mean())
     held = gram.double().clone()
-    held.diagonal().add_(max(strength, _JITTER))  # also where there is no row at all
+    held.diagonal().add_(max(strength, _JITTER))  # even if there are no rows at all
     return torch.linalg.solve(held, cross.double())
 
 
 def refine_rotation(moments: Moments, rotation: Tensor, prior_pairs: float) -> Tensor:
-    """Least squares (dx, dy) from source to target, of which these are the moments, held to a scaled rotation.
+    """The least-squares map (dx, dy) of pairs with these moments, regularised towards a scaled rotation (dx, dy).
 
     The prior weighs as much as `prior_pairs` pairs spread evenly over all directions: with few pairs the
     result is the rotation, with many it is the least-squares map, which also scales and shears.
     """
     gram = moments.source.clone()
-    length = (rotation * (gram @ rotation)).sum().clamp_min(torch.finfo(torch.float32).tiny)  # or no row at all
+    length = (rotation * (gram @ rotation)).sum().clamp_min(torch.finfo(torch.float32).tiny)  # or no rows at all
     prior = rotation * ((rotation * moments.cross).sum() / length)
     residual = moments.cross - gram @ prior
     gram.diagonal().add_(prior_pairs / len(gram))  # unit rows: a pair adds 1/d to each eigenvalue on average

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from kedge.geometry.eigen import eigh
 
-# Rows worked on at once where a temporary of the size of the input would otherwise appear.
+# Rows processed at once, to avoid a temporary as large as the input.
 _ROWS = 16_384
 
 
@@ -28,7 +28,7 @@ def center_of(vectors: Tensor) -> Tensor:
 
 
 def normalise(vectors: Tensor, center: Tensor | None) -> Tensor:
-    """Unit norm, minus `center` (d,), unit norm again; only the first where `center` is None. (n, d)."""
+    """Scale rows (n, d) to unit norm, subtract `center` (d,) and scale again; only scale if `center` is None."""
     scaled = unit(vectors)
     return scaled if center is None else unit(scaled - center)
 
@@ -46,10 +46,10 @@ def denormalise(directions: Tensor, center: Tensor | None) -> Tensor:
 
 
 def standardise(columns: Tensor) -> Tensor:
-    """Columns of (n, q) with mean 0 and deviation 1; a constant column becomes 0."""
+    """Scale the columns of (n, q) to mean 0 and standard deviation 1; a constant column becomes 0."""
     limits = torch.finfo(columns.dtype)
     centered = columns - columns.mean(dim=0, dtype=torch.float64).to(columns.dtype)
-    rounding = 8 * limits.eps * columns.abs().amax(dim=0)  # what a constant column may still vary by
+    rounding = 8 * limits.eps * columns.abs().amax(dim=0)  # how much a constant column may vary by rounding
     spread = centered.square().mean(dim=0).sqrt()
     return centered * (spread > rounding) / spread.clamp_min(limits.tiny)
 
@@ -57,7 +57,7 @@ def standardise(columns: Tensor) -> Tensor:
 def whiten(vectors: Tensor, strength: float) -> Tensor:
     """Rows (n, d) in their principal axes, each axis divided by its standard deviation to the power `strength`.
 
-    Strength 0 only turns the rows, 1 whitens them; with 0.5 the Gram matrix becomes its own square root.
+    Strength 0 only turns the rows, 1 whitens them; with 0.5 the square root of the Gram matrix takes its place.
     """
     variances, axes = _spectrum(vectors)
     floor = variances[-1] * torch.finfo(vectors.dtype).eps

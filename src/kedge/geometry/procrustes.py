@@ -7,12 +7,12 @@ from torch import Tensor
 
 from kedge.geometry.eigen import eigh
 
-# Least share of the largest squared singular value at which the least one is still known well enough.
+# The smallest squared singular value is accurate enough if it is at least this fraction of the largest.
 _WELL_CONDITIONED = 1e-12
 
 
 def orthogonal_map(source: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
-    """The W (dx, dy) of largest sum_i w_i <x_i W, y_i> with orthonormal rows or columns.
+    """The W (dx, dy) with orthonormal rows or columns that maximises sum_i w_i <x_i W, y_i>.
 
     With dx = dy this is orthogonal Procrustes. With dx > dy the columns of W are orthonormal (W projects),
     with dx < dy its rows are (W embeds).
@@ -29,9 +29,9 @@ def orthogonal_map(source: Tensor, target: Tensor, weights: Tensor | None = None
 
 
 def emphasis(cross: Tensor, power: float) -> Tensor:
-    """What gives each direction of the target (dy, dy) as much weight as a cross moment (dx, dy) has there.
+    """The matrix (dy, dy) that weights directions of the target by how strong a cross moment (dx, dy) is there.
 
-    With singular values s and right singular vectors V it is V (s / max s)^power V^T.
+    With singular values s and right singular vectors V of the cross moment, it is V (s / max s)^power V^T.
     """
     values, axes = eigh(cross.T @ cross)
     shares = values / values[-1]
@@ -42,8 +42,8 @@ def emphasis(cross: Tensor, power: float) -> Tensor:
 def nearest_rotation(cross: Tensor) -> Tensor:
     """The W (dx, dy) with orthonormal rows or columns nearest to a matrix of the same shape: its polar factor.
 
-    By the inverse square root of the smaller of its two Gram matrices, which takes half the time of a singular value
-    decomposition; by the latter where the matrix is too close to singular for that.
+    Computed from the inverse square root of the smaller Gram matrix, in half the time of an SVD, which is only used if
+    the matrix is too close to singular.
     """
     wide = cross.shape[0] < cross.shape[1]
     values, axes = eigh(cross @ cross.T if wide else cross.T @ cross)
@@ -52,6 +52,6 @@ def nearest_rotation(cross: Tensor) -> Tensor:
         return left @ right
     inverse_root = (axes * values.rsqrt()) @ axes.T
     rotation = inverse_root @ cross if wide else cross @ inverse_root
-    # One step of Newton and Schulz takes away what squaring cost in precision.
+    # One Newton-Schulz step restores the precision that squaring cost.
     gram = rotation @ rotation.T if wide else rotation.T @ rotation
     return 1.5 * rotation - 0.5 * (gram @ rotation if wide else rotation @ gram)

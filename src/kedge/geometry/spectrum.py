@@ -11,11 +11,11 @@ from torch import Tensor
 
 from kedge.geometry.eigen import eigh, leading_eigh
 
-# Of subspace iteration.
+# Rounds of subspace iteration.
 _ROUNDS = 3
-# Rows that are multiplied at once.
+# Rows multiplied at once.
 _ROWS = 2048
-# Up to so many dimensions the range finder would go over all of them: the moment itself is quicker then, on a CPU.
+# Up to this many dimensions the range finder would span nearly all of them; on a CPU the moment itself is faster then.
 _FEW_DIMS = 768
 
 
@@ -23,7 +23,7 @@ _FEW_DIMS = 768
 class Spectrum:
     """Variances (k,) of a space along its principal axes (d, k), largest first, in float64.
 
-    Where coordinates are principal axes already, `axes` is None: then nothing here grows with more than d squared.
+    If coordinates are already principal axes, `axes` is None: then nothing here takes more than O(d^2).
     """
 
     variances: Tensor
@@ -31,7 +31,7 @@ class Spectrum:
 
     @classmethod
     def from_moment(cls, moment: Tensor) -> Spectrum:
-        """Of a mean second moment (d, d)."""
+        """The spectrum of a mean second moment (d, d)."""
         variances, axes = eigh(moment.double())
         return cls(variances.flip(0).clamp_min(0), axes.flip(1))
 
@@ -40,20 +40,20 @@ class Spectrum:
         return self._ridged(ridge).rsqrt()[:, None] * self._along(matrix)
 
     def from_white(self, directions: Tensor, ridge: float) -> Tensor:
-        """Directions W A (d, c), of those A (k, c) of whitened rows."""
+        """Directions W A (d, c) of the rows, given directions A (k, c) of the whitened rows."""
         return self._across(self._ridged(ridge).rsqrt().to(directions.dtype)[:, None] * directions)
 
     def powers(self, exponent: float) -> Tensor:
-        """The variances to a power (k,), in float32."""
+        """The variances raised to a power (k,), in float32."""
         return self._ridged(0.0).pow(exponent).float()
 
     def powered(self, exponent: float) -> Tensor:
-        """The covariance to a power (d, d), for instance -1/4 to whiten by half."""
+        """The covariance raised to a power (d, d), for instance -1/4 to half-whiten."""
         powers = self._ridged(0.0).pow(exponent)
         return powers.diag() if self.axes is None else (self.axes * powers) @ self.axes.T
 
     def times_power(self, matrix: Tensor, exponent: float, ridge: float = 0.0) -> Tensor:
-        """The same power times a matrix (d, c)."""
+        """A power of the covariance times a matrix (d, c), after adding `ridge` times the mean variance."""
         return self._across(self._ridged(ridge).pow(exponent)[:, None] * self._along(matrix))
 
     def variance_along(self, directions: Tensor) -> Tensor:
@@ -61,9 +61,9 @@ class Spectrum:
         return self.variances.to(directions.dtype) @ self._along(directions).square()
 
     def scaled_to_unit(self, directions: Tensor) -> Tensor:
-        """Directions (d, c), scaled so that the space has variance 1 along each; zero where it does not vary at all.
+        """Directions (d, c) scaled so that the space has variance 1 along each; zero if it does not vary along one.
 
-        Along those, what rounding leaves would be blown up, and so would all that a new row has there.
+        Otherwise rounding errors along such a direction would be blown up, and so would any new row's part in it.
         """
         variances = self.variance_along(directions)
         rounding = torch.finfo(torch.float32).eps * self.variances[0] * directions.square().sum(dim=0)
@@ -77,17 +77,17 @@ class Spectrum:
         return matrix if self.axes is None else self.axes.to(matrix.dtype) @ matrix
 
     def _ridged(self, ridge: float) -> Tensor:
-        """Variances (k,) with `ridge` times their mean added, none smaller than what rounding leaves of the largest."""
+        """Variances (k,) plus `ridge` times their mean, but at least the rounding error of the largest."""
         limits = torch.finfo(torch.float32)
         floor = limits.eps * self.variances[0].clamp_min(limits.tiny)
         return (self.variances + ridge * self.variances.mean()).clamp_min(floor)
 
 
 def leading_directions(rows: Tensor, count: int) -> Tensor:
-    """The `count` leading principal axes (d, count) of rows (n, d); of many dimensions by a randomised range finder.
+    """The `count` leading principal axes (d, count) of rows (n, d); with many dimensions by a randomised range finder.
 
-    That is a few rounds of subspace iteration on the rows themselves: no moment (d, d) is made, and no eigenproblem is
-    larger than `count` by half as much again. Always the same for the same rows.
+    The range finder, always used on a GPU, iterates on a subspace a few times: it forms no moment (d, d), and solves
+    no eigenproblem larger than 1.5 times `count`. The result is deterministic.
     """
     if rows.shape[1] <= _FEW_DIMS and rows.device.type == "cpu":
         moment = _total(rows, lambda some: some.T @ some)
@@ -103,10 +103,10 @@ def leading_directions(rows: Tensor, count: int) -> Tensor:
 
 
 def _projected(basis: Tensor, rows: Tensor) -> Tensor:
-    """The moment of rows (k, d) times a basis (d, w), without the moment."""
+    """The moment of rows (k, d) times a basis (d, w), without forming the moment."""
     return rows.T @ (rows @ basis)
 
 
 def _total(rows: Tensor, product: Callable[[Tensor], Tensor]) -> Tensor:
-    """The sum of a product (a, b) of some rows (k, d), as float32, over all rows (n, d)."""
+    """The sum of `product` (a, b) over all rows (n, d), which it gets as float32, some at a time."""
     return reduce(torch.add, (product(rows[begin : begin + _ROWS].float()) for begin in range(0, len(rows), _ROWS)))

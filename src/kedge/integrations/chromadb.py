@@ -18,12 +18,12 @@ with needing("kedge.integrations.chromadb needs", "chromadb", install="kedge[chr
 
 @register_embedding_function
 class TranslatedEmbeddingFunction(chroma.EmbeddingFunction[chroma.Documents]):
-    """An embedding function of the new model whose queries the old collection answers.
+    """An embedding function of the new model whose queries work with the old collection.
 
-    Chroma refuses it for a collection that stores another function. Ask such a one with
+    Chroma refuses it for a collection that stores another function. Query such a collection with
     `collection.query(query_embeddings=function.embed_query(texts))`.
 
-    `embedder` is Chroma's function of the new model, that of X;
+    `embedder` is Chroma's embedding function of the new model, that of X;
     `run`, `documents` and `scale` are those of `EmbedderTranslation`.
     """
 
@@ -48,17 +48,17 @@ class TranslatedEmbeddingFunction(chroma.EmbeddingFunction[chroma.Documents]):
 
     @staticmethod
     def name() -> str:
-        """The name under which a collection stores it."""
+        """The name under which a collection stores the function."""
         return "kedge"
 
     def get_config(self) -> dict[str, Any]:
-        """What a collection stores of it, with the function inside."""
+        """The configuration that a collection stores, including that of the wrapped function."""
         inner = {"name": self.embedder.name(), "config": self.embedder.get_config()}
         return {"embedder": inner} | self.translation.settings
 
     @staticmethod
     def build_from_config(config: dict[str, Any]) -> TranslatedEmbeddingFunction:
-        """The function that a collection stored."""
+        """Rebuild the function from its stored configuration."""
         options = {name: value for name, value in config.items() if name != "embedder"}
         return TranslatedEmbeddingFunction(config_to_embedding_function(config["embedder"]), **options)
 

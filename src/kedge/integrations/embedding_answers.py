@@ -1,4 +1,4 @@
-"""OpenAI's /v1/embeddings in plain values: what a client asks, what upstream answers, and what is answered."""
+"""The message formats of OpenAI's /v1/embeddings: client requests, upstream's answers, and our answers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _VECTOR = np.dtype("<f4")
 
 @dataclass(frozen=True)
 class EmbeddingRequest:
-    """What a client asks: `texts` (or lists of tokens) for upstream to encode, or `vectors` (k, ds) that it has."""
+    """A client's request: either `texts` (or lists of tokens) for upstream to encode, or `vectors` (k, ds)."""
 
     model: str
     encoding: str
@@ -31,10 +31,10 @@ class EmbeddingRequest:
 
 
 def parse_request(body: bytes, translator: Translator, max_inputs: int) -> EmbeddingRequest:
-    """The request in a body of JSON; raises `InputError` where it is none that can be answered.
+    """Parse a request from a JSON body; raises `InputError` if it is invalid.
 
-    `input` is a text, a list of texts, or tokens in their place; a list of numbers that are not all whole is a vector
-    of the new model.
+    `input` is a text or a list of tokens, or a list of these; lists of numbers that are not all whole are vectors of
+    the new model.
     """
     asked = _json_object(body, "the body")
     inputs = asked.get("input")
@@ -63,14 +63,14 @@ def parse_request(body: bytes, translator: Translator, max_inputs: int) -> Embed
 
 
 def upstream_body(request: EmbeddingRequest, model: str | None) -> bytes:
-    """What upstream is asked for texts; `model` takes the place of the client's."""
-    # In base64 a vector is a third as long, and read forty times as fast; those who do not know it answer numbers.
+    """The body of the request to upstream for texts; `model` replaces the client's."""
+    # In base64 a vector takes a third of the space and parses forty times as fast; servers without it send numbers.
     asked = {"model": model or request.model, "input": request.texts, "encoding_format": "base64"}
     return json.dumps(asked).encode()
 
 
 def parse_upstream(body: bytes, count: int, translator: Translator) -> tuple[NDArray[np.float32], Mapping[str, Any]]:
-    """Vectors (count, ds) in what upstream answered, and its `usage`; raises `InputError` where they are not there."""
+    """The vectors (count, ds) and `usage` in upstream's answer; raises `InputError` if it is invalid."""
     answer = _json_object(body, "it")
     data = answer.get("data")
     if not isinstance(data, list) or len(data) != count or not all(isinstance(entry, dict) for entry in data):
@@ -86,9 +86,9 @@ def parse_upstream(body: bytes, count: int, translator: Translator) -> tuple[NDA
 def answer_body(
     request: EmbeddingRequest, vectors: NDArray[np.float32], trust: Trust | None, usage: Mapping[str, Any]
 ) -> bytes:
-    """What a client is answered: vectors (k, dt) as it wants them, and how far to trust each if that is known.
+    """The answer to a client: vectors (k, dt) in the requested encoding, and how far to trust each, if known.
 
-    OpenAI's clients keep fields that they do not know: `answer.data[0].trust`.
+    OpenAI's clients keep unknown fields: `answer.data[0].trust`.
     """
     if request.encoding == "base64":
         embeddings: list[Any] = [base64.b64encode(row.astype(_VECTOR).tobytes()).decode() for row in vectors]
@@ -103,7 +103,7 @@ def answer_body(
 
 
 def error_body(message: str, kind: str) -> bytes:
-    """An error as OpenAI's clients read it."""
+    """An error in OpenAI's format."""
     return json.dumps({"error": {"message": message, "type": kind, "param": None, "code": None}}).encode()
 
 
@@ -122,7 +122,7 @@ def _is_numbers(value: Any) -> bool:
 
 
 def _decoded(embedding: Any) -> Any:
-    """A vector as numbers, whether it came as such or in base64."""
+    """Decode a vector that is given as numbers or in base64."""
     if not isinstance(embedding, str):
         return embedding
     try:
@@ -133,7 +133,7 @@ def _decoded(embedding: Any) -> Any:
 
 def _as_rows(vectors: list[Any], translator: Translator, what: str) -> NDArray[np.float32]:
     try:
-        with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused by the translator
+        with np.errstate(over="ignore"):  # numbers that overflow become infinite and are refused by the translator
             rows = np.asarray(vectors, dtype=np.float32)
     except (TypeError, ValueError) as error:
         raise InputError(f"{what} must hold vectors of {translator.dims[0]} numbers each") from error

@@ -1,6 +1,7 @@
-"""An OpenAI-compatible /v1/embeddings in the old space, in front of the new model's endpoint.
+"""An OpenAI-compatible /v1/embeddings in the old space, in front of the new model's endpoint ("upstream").
 
-aiohttp is both the server and the client of upstream. Everything is bounded: bodies, inputs, requests at work, time.
+aiohttp is used for both the server and the upstream client. Everything is bounded: body size, number of inputs,
+concurrent requests, and time.
 """
 
 from __future__ import annotations
@@ -35,20 +36,20 @@ with needing("kedge serve needs", "aiohttp", install="kedge[serve]"):
     from aiohttp import web
 
 Translated = tuple[NDArray[np.float32], Trust | None]
-"""Vectors (k, dt), and how far each can be trusted, where that is asked for."""
+"""Vectors (k, dt), and how far to trust each, if requested."""
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]", "::1")
-"""Hosts that only this machine reaches."""
+"""Host names that refer to this machine only."""
 _JSON = "application/json"
-# As many rows are translated in the time that giving them to a thread takes.
+# Translating this many rows takes about as long as handing them to a thread.
 _ROWS_IN_LOOP = 32
 _MAX_QUOTED = 300
 _UPSTREAM_FAULTS = {400: 400, 404: 502, 413: 413, 422: 400, 429: 429}
-"""What is answered where upstream refuses a request; anything else is 502."""
+"""The status to answer for each status with which upstream refuses a request; 502 for any other."""
 
 
 @dataclass(frozen=True)
 class Upstream:
-    """The new model's endpoint: its base URL, as OpenAI's clients have it, its key and where that came from."""
+    """The new model's endpoint: its base URL, as for OpenAI's clients, its key, and the variable that held the key."""
 
     url: str
     model: str | None = None
@@ -58,13 +59,13 @@ class Upstream:
 
     @property
     def endpoint(self) -> str:
-        """Where embeddings are asked for."""
+        """The URL for embeddings."""
         return self.url.rstrip("/") + "/embeddings"
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What is refused rather than tried: larger bodies, more inputs in one request, more requests at once."""
+    """Limits beyond which requests are refused: body size, inputs per request, and concurrent requests."""
 
     max_bytes: int = 32 * 2**20
     max_inputs: int = 2048
@@ -72,7 +73,7 @@ class Limits:
 
 
 class _RefusedError(Exception):
-    """What a client is answered instead of vectors."""
+    """An error that is sent to the client."""
 
     def __init__(self, status: int, message: str, kind: str = "invalid_request_error", after: str = "") -> None:
         super().__init__(message)
@@ -86,10 +87,10 @@ class _RefusedError(Exception):
 
 
 class EmbeddingServer:
-    """Texts or vectors of the new model in, vectors of the old space out.
+    """Takes texts or vectors of the new model and returns vectors of the old space.
 
-    `client_key` is what clients must send as `Authorization: Bearer KEY`; without one only requests that are addressed
-    to this machine itself are answered. With `trust` each embedding says how far its translation can be trusted.
+    Clients must send `client_key` as `Authorization: Bearer KEY`; without one, only requests addressed to this machine
+    itself are answered. With `trust`, each embedding says how far to trust its translation.
     """
 
     def __init__(
@@ -110,7 +111,7 @@ class EmbeddingServer:
         self._session: aiohttp.ClientSession | None = None
 
     def application(self) -> web.Application:
-        """What aiohttp serves."""
+        """The aiohttp application."""
         app = web.Application(client_max_size=self._limits.max_bytes, middlewares=[self._refuse])
         app.router.add_post("/v1/embeddings", self._embeddings)
         app.router.add_get("/health", self._health)
@@ -118,7 +119,7 @@ class EmbeddingServer:
         return app
 
     def run(self, listener: socket.socket) -> None:
-        """Serve on a socket until Ctrl-C or SIGTERM; requests at work are finished."""
+        """Serve on a socket until Ctrl-C or SIGTERM; requests in progress are finished."""
         web.run_app(self.application(), sock=listener, print=None, access_log=None, shutdown_timeout=5.0)
 
     async def _client(self, _: web.Application) -> AsyncIterator[None]:
@@ -135,7 +136,7 @@ class EmbeddingServer:
     async def _refuse(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        """Answer what cannot be answered as OpenAI does."""
+        """Turn errors into responses in OpenAI's format."""
         try:
             self._require_allowed(request)
             return await handler(request)
@@ -155,7 +156,7 @@ class EmbeddingServer:
                 raise _RefusedError(
                     401, "the key is missing or wrong: send Authorization: Bearer KEY", "authentication_error"
                 )
-        elif _host_of(request.host) not in LOOPBACK_NAMES:  # a page from elsewhere, made to point here
+        elif _host_of(request.host) not in LOOPBACK_NAMES:  # DNS rebinding by a page from elsewhere
             raise _RefusedError(403, f"ask for {LOOPBACK_NAMES[0]}", "permission_error")
 
     async def _health(self, _: web.Request) -> web.Response:
@@ -163,7 +164,7 @@ class EmbeddingServer:
         return web.json_response({"status": "ok", "dimensions_in": source, "dimensions_out": target})
 
     async def _embeddings(self, request: web.Request) -> web.Response:
-        if request.content_type != _JSON:  # which a page from elsewhere may not send
+        if request.content_type != _JSON:  # JSON is what pages of other origins may not send without CORS
             raise _RefusedError(415, f"the body must be JSON, with Content-Type: {_JSON}; got {request.content_type}")
         if self._at_work >= self._limits.max_requests:
             raise _RefusedError(
@@ -182,7 +183,7 @@ class EmbeddingServer:
             self._at_work -= 1
 
     async def _translated(self, vectors: NDArray[np.float32]) -> Translated:
-        """Vectors (k, ds) as (k, dt); many of them in a thread, so that others are answered meanwhile."""
+        """Translate vectors (k, ds) to (k, dt); many of them in a thread, so that other requests are not blocked."""
         if len(vectors) <= _ROWS_IN_LOOP:
             return self._translate(vectors)
         return await asyncio.to_thread(self._translate, vectors)
@@ -191,7 +192,7 @@ class EmbeddingServer:
         return self._translator(vectors), self._translator.trust(vectors) if self._with_trust else None
 
     async def _encoded(self, asked: EmbeddingRequest) -> tuple[Translated, Mapping[str, Any]]:
-        """What upstream makes of texts: vectors, translated (k, dt), with trust in them, and usage."""
+        """Have upstream encode texts; returns translated vectors (k, dt), trust in them, and usage."""
         if self._upstream is None or self._session is None:
             raise _RefusedError(400, "there is no --upstream, so that only vectors are translated; send them as input")
         body = upstream_body(asked, self._upstream.model)
@@ -199,9 +200,9 @@ class EmbeddingServer:
             try:
                 given = await self._post(self._session, body)
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
-                if isinstance(error, aiohttp.ClientConnectorError):  # nobody is there
+                if isinstance(error, aiohttp.ClientConnectorError):  # nothing is listening
                     raise
-                # Upstream had closed a connection that was kept open for the next request, which this is.
+                # Upstream had closed a keep-alive connection that this request reused, so try once more.
                 given = await self._post(self._session, body)
         except TimeoutError as error:
             raise _RefusedError(
@@ -218,9 +219,9 @@ class EmbeddingServer:
             raise _RefusedError(502, f"upstream's answer cannot be translated: {error}", "upstream_error") from error
 
     async def _post(self, session: aiohttp.ClientSession, body: bytes) -> bytes:
-        """What upstream answers."""
+        """Post to upstream and return the body of its answer."""
         assert self._upstream is not None
-        # Redirects are not followed: they would take texts and key elsewhere.
+        # Redirects are not followed: they would send texts and key elsewhere.
         async with session.post(
             self._upstream.endpoint, data=body, headers={"Content-Type": _JSON}, allow_redirects=False
         ) as answer:
@@ -230,7 +231,7 @@ class EmbeddingServer:
             return given
 
     async def _whole(self, answer: aiohttp.ClientResponse) -> bytes:
-        """All that upstream answers, unless it is more than may be."""
+        """The whole body of upstream's answer; raises if it is too large."""
         given = bytearray()
         async for chunk in answer.content.iter_any():
             given += chunk
@@ -241,7 +242,7 @@ class EmbeddingServer:
         return bytes(given)
 
     def _fault(self, status: int, given: bytes, after: str) -> _RefusedError:
-        """What is answered where upstream refuses; its words are quoted where they are about the request."""
+        """The error to send if upstream refuses; its message is quoted, unless the refusal is about the key."""
         assert self._upstream is not None
         if status in (401, 403):
             which = (
@@ -260,7 +261,7 @@ class EmbeddingServer:
 
 
 def _said(given: bytes) -> str:
-    """The message in an error of upstream, in one line."""
+    """The message of an upstream error, on one line."""
     try:
         error = json.loads(given)["error"]
         text = error["message"] if isinstance(error, dict) else error

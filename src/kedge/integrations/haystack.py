@@ -1,4 +1,4 @@
-"""Haystack: a text and a document embedder that search, and fill, the old index with the new model."""
+"""Haystack: text and document embedders that search, or add to, the old index with the new model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ with needing("kedge.integrations.haystack needs", "haystack", install="kedge[hay
 
 @component
 class TranslatedTextEmbedder:
-    """A text embedder of the new model whose queries the old index answers.
+    """A text embedder of the new model whose queries work with the old index.
 
     `embedder` is Haystack's text embedder of the new model, that of X;
     `run` and `scale` are those of `EmbedderTranslation`.
@@ -30,7 +30,7 @@ class TranslatedTextEmbedder:
 
     @component.output_types(embedding=list[float], meta=dict[str, Any])
     def run(self, text: str) -> dict[str, Any]:
-        """The vector of a text in the old index's space, and what the embedder says of it."""
+        """The vector of a text in the old index's space, and the embedder's metadata."""
         given = self.embedder.run(text=text)
         return {"embedding": self.translation.of_query(given["embedding"]), "meta": given.get("meta", {})}
 
@@ -53,7 +53,7 @@ class TranslatedTextEmbedder:
 
 @component
 class TranslatedDocumentEmbedder:
-    """A document embedder of the new model, for documents that go into the old index, or a new one.
+    """A document embedder of the new model, for documents that go into the old index or a new one.
 
     `embedder` is Haystack's document embedder of the new model, that of X;
     `run`, `documents` and `scale` are those of `EmbedderTranslation`.
@@ -67,7 +67,7 @@ class TranslatedDocumentEmbedder:
 
     @component.output_types(documents=list[Document], meta=dict[str, Any])
     def run(self, documents: list[Document]) -> dict[str, Any]:
-        """The documents with their vectors, and what the embedder says of them."""
+        """The documents with their vectors, and the embedder's metadata."""
         given = self.embedder.run(documents=documents)
         vectors = self.translation.of_documents([document.embedding for document in given["documents"]])
         embedded = [replace(document, embedding=v) for document, v in zip(given["documents"], vectors, strict=True)]

@@ -13,7 +13,7 @@ with needing("kedge.integrations.langchain needs", "langchain_core", install="ke
 
 
 class TranslatedEmbeddings(Embeddings):
-    """An embedder of the new model whose queries the old index answers.
+    """An embedder of the new model whose queries work with the old index.
 
     `embedder` is LangChain's embedder of the new model, that of X;
     `run`, `documents` and `scale` are those of `EmbedderTranslation`.
@@ -34,9 +34,9 @@ class TranslatedEmbeddings(Embeddings):
         return self.translation.of_query(self.embedder.embed_query(text))
 
     async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
-        """What `embed_documents` gives."""
+        """The asynchronous version of `embed_documents`."""
         return self.translation.of_documents(await self.embedder.aembed_documents(texts))
 
     async def aembed_query(self, text: str) -> list[float]:
-        """What `embed_query` gives."""
+        """The asynchronous version of `embed_query`."""
         return self.translation.of_query(await self.embedder.aembed_query(text))

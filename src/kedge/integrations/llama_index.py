@@ -15,7 +15,7 @@ with needing("kedge.integrations.llama_index needs", "llama_index", install="ked
 
 
 class TranslatedEmbedding(BaseEmbedding):
-    """An embedder of the new model whose queries the old index answers.
+    """An embedder of the new model whose queries work with the old index.
 
     `embedder` is LlamaIndex's embedder of the new model, that of X;
     `run`, `documents` and `scale` are those of `EmbedderTranslation`.
@@ -34,7 +34,7 @@ class TranslatedEmbedding(BaseEmbedding):
 
     @classmethod
     def class_name(cls) -> str:
-        """The name under which LlamaIndex stores it."""
+        """The name under which LlamaIndex stores the class."""
         return "TranslatedEmbedding"
 
     def _get_query_embedding(self, query: str) -> list[float]:

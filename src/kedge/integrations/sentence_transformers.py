@@ -1,4 +1,4 @@
-"""sentence-transformers: a module that translates, so that new model and map are one `SentenceTransformer`."""
+"""sentence-transformers: a translating module, so that the new model and the map form one `SentenceTransformer`."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _TINY = torch.finfo(torch.float32).tiny
 
 
 class TranslationModule(Module):
-    """Sentence embeddings (k, ds) as those (k, dt) of the old index: the last module of a `SentenceTransformer`.
+    """Translates sentence embeddings (k, ds) to (k, dt) of the old index, as last module of a `SentenceTransformer`.
 
-    It does what `Translator` does, on whatever device the model is on, and is stored with the model. Its class is
-    kedge's own, so that `SentenceTransformer(FOLDER, trust_remote_code=True)` is what loads such a model.
+    It does what `Translator` does, on the device of the model, and is saved with the model. Since the class is part of
+    kedge, such a model is loaded by `SentenceTransformer(FOLDER, trust_remote_code=True)`.
 
     Parameters
     ----------
     source_dim, target_dim : int
-        Dimensions ds and dt. `from_run` makes one that translates; this one sends all vectors to zero.
+        Dimensions ds and dt. Use `from_run` for a module that translates; a new one maps all vectors to zero.
     """
 
     config_keys: list[str] = ["source_dim", "target_dim"]  # noqa: RUF012
@@ -57,12 +57,12 @@ class TranslationModule(Module):
 
     @classmethod
     def from_run(cls, run: str | Path, *, back: bool = False, scale: Scale = "unit") -> Self:
-        """What translates as a run folder, or a file of `kedge export --to numpy`, does; `back` is from Y to X."""
+        """Load the translation of a run folder or a file of `kedge export --to numpy`; with `back`, from Y to X."""
         return cls.from_translator(load_translator(run, back=back, scale=scale))
 
     @classmethod
     def from_translator(cls, translator: Translator) -> Self:
-        """What translates as a translator of one linear map does."""
+        """Make a module from a translator that consists of one linear map."""
         step = translator.steps[0]
         if len(translator.steps) != 1 or not isinstance(step.map, LinearMap):
             raise InputError("only one linear map can be a module; export to onnx, or use kedge.load_translator")
@@ -91,7 +91,7 @@ class TranslationModule(Module):
         return features | {"sentence_embedding": translated.to(given.dtype)}
 
     def get_embedding_dimension(self) -> int:
-        """Dimensions of what comes out."""
+        """The dimensions of the output."""
         return self.target_dim
 
     get_sentence_embedding_dimension = get_embedding_dimension
@@ -118,19 +118,19 @@ def translated_model(
     documents: Documents = "translate",
     scale: Scale = "unit",
 ) -> SentenceTransformer:
-    """The new model with the map behind it, as one `SentenceTransformer` that the old index understands.
+    """The new model followed by the map, as one `SentenceTransformer` whose vectors fit the old index.
 
     Parameters
     ----------
     model : SentenceTransformer
-        The new model, that of X; its modules are shared with what comes back.
+        The new model, that of X; the returned model shares its modules.
     run : str, Path or TranslationModule
-        Run folder, or a file of `kedge export --to numpy`; or a module, which has its scale already.
+        Run folder, a file written by `kedge export --to numpy`, or a module, which already has a scale.
     documents : {"translate", "native"}
-        With "translate", `encode`, `encode_query` and `encode_document` all translate. With "native" a `Router` leaves
-        documents as the new model gives them, and `encode_query` translates.
+        With "translate", `encode`, `encode_query` and `encode_document` all translate. With "native", a `Router` leaves
+        documents as the new model encodes them, and only `encode_query` translates.
     scale : {"unit", "raw"}
-        Length of translated vectors: 1, or the mean length of the old index's own, for an index by distance.
+        Length of translated vectors: 1, or the mean length of the old index's vectors, for an index by distance.
     """
     require_documents(documents)
     module = run if isinstance(run, TranslationModule) else TranslationModule.from_run(run, scale=scale)
@@ -144,7 +144,7 @@ def translated_model(
 
 
 def open_model(name: str) -> SentenceTransformer:
-    """A model by its name or folder; raises `InputError` where there is none."""
+    """Load a model by name or folder; raises `InputError` if that fails."""
     try:
         return SentenceTransformer(name)
     except (OSError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""What every integration is made of: a translator, and what to do with documents."""
+"""The core of every integration: a translator, and what to do with documents."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from kedge.models.translator import Translator
 from kedge.runs.translators import Scale, load_both_translators
 
 Documents = Literal["translate", "native"]
-"""What becomes of the vectors of documents: those of the old index's space, or what the embedder gives."""
+"""Whether vectors of documents are translated into the old index's space, or kept as the embedder returns them."""
 
 
 class EmbedderTranslation:
-    """Vectors that an embedder of X gives, in Y's space.
+    """Translates the vectors of an embedder of X into Y's space.
 
-    Queries are always translated, as a kind of their own if the run knows them as one.
+    Queries are always translated, with a translation of their own if the run has one.
 
     Parameters
     ----------
     run : str or Path
-        Run folder, or a file of `kedge export --to numpy`.
+        Run folder, or a file written by `kedge export --to numpy`.
     documents : {"translate", "native"}
-        Whether documents are translated too, to be added to the old index, or stay as the embedder gives them, to fill
-        a new index of its own.
+        Whether documents are translated too, to be added to the old index, or kept as the embedder returns them, to
+        fill a new index.
     scale : {"unit", "raw"}
-        Length of translated vectors: 1, or the mean length of the old index's own, for an index by distance.
+        Length of translated vectors: 1, or the mean length of the old index's vectors, for an index by distance.
     """
 
     def __init__(self, run: str | Path, documents: str = "translate", scale: Scale = "unit") -> None:
@@ -45,25 +45,25 @@ class EmbedderTranslation:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What it was made with, for frameworks that store configurations."""
+        """The constructor arguments, for frameworks that store configurations."""
         return {"run": self.run, "documents": self.documents, "scale": self.scale}
 
     def of_query(self, vector: Any) -> list[float]:
-        """One vector (ds,) of the embedder as one (dt,) of the old index."""
+        """Translate one query vector (ds,) of the embedder into one (dt,) of the old index."""
         return self.as_array([vector], query=True)[0].tolist()
 
     def of_queries(self, vectors: Any) -> list[list[float]]:
-        """Vectors (k, ds) of queries as vectors (k, dt) of the old index."""
+        """Translate vectors (k, ds) of queries into vectors (k, dt) of the old index."""
         return self.as_array(vectors, query=True).tolist()
 
     def of_documents(self, vectors: Sequence[Any]) -> list[list[float]]:
-        """Vectors (k, ds) of documents: translated (k, dt), or as they are."""
+        """Vectors (k, ds) of documents, translated (k, dt) or as they are."""
         if self.documents == "translate":
             return self.as_array(vectors).tolist()
         return np.asarray(vectors, dtype=np.float32).tolist()
 
     def trust(self, vectors: Any, *, query: bool = True) -> Trust:
-        """How far to trust the translations of vectors (k, ds), or of one (ds,), that the embedder gives.
+        """How far to trust the translations of the embedder's vectors (k, ds), or of one (ds,).
 
         >>> trust = embeddings.translation.trust(embeddings.embedder.embed_query(text))
         >>> if trust.probability < 0.9 or trust.familiarity < 0.02:
@@ -72,7 +72,7 @@ class EmbedderTranslation:
         return (self.query_translator if query else self.translator).trust(vectors)
 
     def as_array(self, vectors: Any, *, query: bool = False) -> NDArray[np.float32]:
-        """Vectors (k, ds) of the embedder, of texts or of queries, as an array (k, dt); of none, one without rows."""
+        """Translate vectors (k, ds) of texts or queries into an array (k, dt), which is empty if there are none."""
         source, target = self.translator.dims
         if not len(vectors):
             return np.empty((0, target), dtype=np.float32)
@@ -86,6 +86,6 @@ class EmbedderTranslation:
 
 
 def require_documents(documents: str) -> None:
-    """Raise an `InputError` unless it is one of the words for what becomes of documents."""
+    """Raise an `InputError` unless `documents` is one of the options."""
     if documents not in get_args(Documents):
         raise InputError(f"documents must be one of {', '.join(get_args(Documents))}, got {documents!r}")

@@ -1,4 +1,4 @@
-"""txtai: vectors of the new model that search an old index, by way of txtai's own configuration."""
+"""txtai: search an old index with the new model, through txtai's own configuration."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ with needing("kedge.integrations.txtai needs", "txtai", install="kedge[txtai]"):
 
 
 class TranslatedVectors(Vectors):  # type: ignore[misc]
-    """What txtai makes vectors with where `method` is "kedge.integrations.txtai.TranslatedVectors".
+    """Vectors for txtai, selected by `method="kedge.integrations.txtai.TranslatedVectors"`.
 
-    Of txtai's configuration it takes `embedder`, the configuration of the new model, such as {"path": NAME} or
-    {"transform": FUNCTION}; and `translation`, which has `run`, and may have `documents` and `scale` as elsewhere.
+    From txtai's configuration it reads `embedder`, the configuration of the new model, such as {"path": NAME} or
+    {"transform": FUNCTION}; and `translation`, with `run` and optionally `documents` and `scale`, which are those of
+    `EmbedderTranslation`.
     """
 
     def __init__(self, config: dict[str, Any], scoring: Any = None, models: Any = None) -> None:
@@ -33,11 +34,11 @@ class TranslatedVectors(Vectors):  # type: ignore[misc]
         super().__init__(config, scoring, models)
 
     def loadmodel(self, _: str | None) -> Any:
-        """The new model, by its own configuration."""
+        """Load the new model by its own configuration."""
         return VectorsFactory.create(self.config["embedder"], self.scoring, self.models)
 
     def encode(self, data: list[Any], category: str | None = None) -> NDArray[np.float32]:
-        """Vectors of texts: queries translated, documents translated or native."""
+        """Encode texts: queries are translated, documents are translated or native."""
         vectors = np.asarray(self.model.encode(data, category), dtype=np.float32)
         if category != "query" and self.translation.documents == "native":
             return vectors

@@ -1,24 +1,24 @@
 """How probable is it that a candidate is an acceptable translation of a row?
 
 Where an item has several right answers (inflections, synonyms), "which one is *the* counterpart?" has no answer, and
-neither the margin of a match nor the law of `recognition` says anything. So the candidates of a row compete with each
-other only: the one of value v_j, its similarity less hubness, has the probability
+neither the margin of a match nor the law of `recognition` says anything. So the candidates of a row compete only with
+each other: one with the value v_j, its similarity less hubness, has the probability
 
     P_j = exp(s v_j) / sum_k exp(s v_k) ,
 
 where rows are read by models that had not seen their pairs (`cross_fitting`). One number, the *sharpness* s, says what
-a lead is worth: the log likelihood ratio of a pair model would need s = 1 if the model were right, and in practice a
-tenth to a half of it is. Three things show it:
+a lead is worth. For the log likelihood ratio of a pair model it would be 1 if the model were right; in practice it is a
+tenth to a half. It is estimated from three sources:
 
-- Rivals. If the values of wrong candidates thin out exponentially, as extremes do, a lead of 1/s over them is what
-  chance gives; how fast they thin out above the median of the first candidates is measured.
+- Rivals. If the values of wrong candidates thin out exponentially, as extremes do, chance gives a lead of 1/s over
+  them; how fast they thin out is measured above the median of the first candidates.
 - Recognition. Where rows have one counterpart each, as many first candidates are right as rows recognise theirs. Where
-  they have several that is far too few, so that it only counts if it asks for more sharpness than the rivals do.
-- Known pairs: each says which candidate of its row should be probable.
+  they have several, that is far too few, so it only counts if it asks for more sharpness than the rivals do.
+- Known pairs. Each says which candidate of its row should be probable.
 
-The first two are where the sharpness probably is, the known pairs decide within that, and the probabilities are
-averaged over what remains possible. Where recognition shows that Y lacks the items of some rows, nobody competes too:
-with the value that the best of the wrong candidates would have, by how the later ones fall with their rank.
+The first two are the prior of the sharpness, the known pairs the likelihood, and probabilities are averaged over the
+posterior. Where recognition shows that Y lacks the items of some rows, "nobody" competes as well, with the value that
+the best wrong candidate would have, extrapolated from how the later ones fall with their rank.
 """
 
 from __future__ import annotations
@@ -32,26 +32,27 @@ from torch import Tensor
 from kedge.judging.health import OK, UNCERTAIN, Answer, verdict_of
 
 CANDIDATES = 32
-"""The best candidates of a row, which compete with each other."""
+"""How many of the best candidates of a row compete with each other."""
 
-# How far from the truth, in units of log s, rivals and recognition were on words and texts.
+# How far off rivals and recognition were on words and texts, in units of log s; and the grid of log s around them.
 _PRIOR_ERROR = 0.3
 _REACH, _STEPS = 2.4, 49
-# Known pairs that are wrong, or whose partner is nowhere near: they say nothing about sharpness.
+# The share of known pairs that are wrong, or whose partner is nowhere near: they say nothing about sharpness.
 _WRONG = 0.05
-# A known pair names one of several right answers, and leads vary more than the law says: it counts for less than one
-# draw by the law. With this, few known pairs calibrate better, on words of one language and of two; many do as well.
+# The weight of a known pair in the likelihood, less than 1 since it names one of several right answers, and since leads
+# vary more than the law says. With this, few known pairs calibrate better, on words of one language and of two; many do
+# as well.
 _WORTH = 0.3
-# Quantiles of the first candidates' values above which rivals are looked at, until there are enough of them.
+# Quantiles of the first candidates' values; the first with enough rivals above it is where these are measured.
 _LEVELS, _MIN_RIVALS = (0.5, 0.25, 0.1, 0.0), 100
 _SAMPLE = 4000
 _NEGLIGIBLE = 1e-4
-# Candidates from this rank on are taken for wrong.
+# Candidates from this rank on are assumed to be wrong.
 _LATER = 8
-# Odds of a row without an acceptable candidate: more are not believed, since overlap counts identical items only, and
-# if fewer rows than this share recognise a counterpart, overlap says little.
+# Maximum odds that a row has no acceptable candidate: overlap counts identical items only, and it says little if fewer
+# than this share of rows recognise a counterpart.
 _MAX_ODDS, _RECOGNISED = 2.0, 0.1
-# If fewer of the known pairs than this have their partner among the candidates, the probabilities shrink accordingly.
+# If a smaller share of the known pairs has its partner among the candidates, the probabilities shrink accordingly.
 _REACHED, _MIN_KNOWN = 0.5, 10
 
 
@@ -59,7 +60,7 @@ _REACHED, _MIN_KNOWN = 0.5, 10
 class Sharpness:
     """Possible values (g,) of the sharpness, and how probable each of them is (g,).
 
-    `level` is the value of the best candidate that a row without any acceptable one would have, and `odds` are those of
+    `level` is the value that the best candidate of a row without acceptable ones would have, and `odds` are those of
     such a row against one that has some.
     """
 
@@ -74,7 +75,7 @@ class Sharpness:
         return float((self.values * self.weights).sum())
 
     def probabilities(self, ranked: Tensor) -> Tensor:
-        """Probabilities (n, k) that candidates of these values (n, k), best first, are acceptable."""
+        """Probabilities (n, k) that candidates with these values (n, k), best first, are acceptable."""
         total = torch.zeros_like(ranked)
         for sharpness, weight in zip(self.values.tolist(), self.weights.tolist(), strict=True):
             if weight > _NEGLIGIBLE:
@@ -84,14 +85,14 @@ class Sharpness:
 
 @dataclass(frozen=True)
 class KnownRows:
-    """Rows of which acceptable answers are known: values (s, k) of their candidates, and which are right (s, k)."""
+    """Rows with known acceptable answers: values (s, k) of their candidates, and which of these are right (s, k)."""
 
     ranked: Tensor
     acceptable: Tensor
 
     @property
     def count(self) -> int:
-        """How many."""
+        """How many rows these are."""
         return len(self.ranked)
 
     @property
@@ -101,25 +102,25 @@ class KnownRows:
 
     @property
     def reached(self) -> float:
-        """The share that has a right answer among the candidates."""
+        """The share of rows with a right answer among their candidates."""
         return float(self.acceptable.any(dim=1).double().mean()) if self.count else 1.0
 
     @property
     def trust(self) -> float:
-        """From 0 to 1: what is left of the probabilities if known pairs are not even among the candidates."""
+        """A factor of all probabilities, from 0 to 1: less than 1 if known partners are often no candidates."""
         return min(self.reached / _REACHED, 1.0) if self.count >= _MIN_KNOWN else 1.0
 
 
 def learn_sharpness(ranked: Tensor, recognised: float, overlap: float, known: KnownRows, rows_y: int) -> Sharpness:
     """What a lead is worth, from the values (n, k) of all rows' candidates, best first, and from the known rows.
 
-    `recognised` is the share of the rows that recognise their counterpart, 0 where that is not known; `overlap` the
-    largest share of X's items that Y may have. Y has `rows_y` rows.
+    `recognised` is the share of rows that recognise their counterpart, 0 if unknown; `overlap` is the largest share of
+    X's items that Y may have, and `rows_y` the number of rows of Y.
     """
     sample = ranked[:: max(1, len(ranked) // _SAMPLE)].double()
     level = _level_of_nobody(sample)
     odds = 0.0
-    if level is not None:  # what overlap says rests on recognition
+    if level is not None:  # overlap rests on recognition
         odds = min((1 - overlap) / max(overlap, 1e-3), _MAX_ODDS) * min(recognised / _RECOGNISED, 1.0)
     spread = torch.linspace(-_REACH, _REACH, _STEPS, dtype=torch.float64, device=ranked.device)
     grid = _thinning_rate(sample) * spread.exp()
@@ -136,7 +137,7 @@ def learn_sharpness(ranked: Tensor, recognised: float, overlap: float, known: Kn
 
 
 def _shares(ranked: Tensor, sharpness: float, level: float, odds: float) -> Tensor:
-    """exp(s v) of each candidate (n, k) as a share of the sum of its row, in which nobody has a place too."""
+    """exp(s v) of each candidate (n, k) as a share of the sum over its row, which includes nobody."""
     if odds == 0:
         return (sharpness * ranked).softmax(dim=1)
     nobody = ranked.new_full((len(ranked), 1), sharpness * level + math.log(odds))
@@ -144,8 +145,9 @@ def _shares(ranked: Tensor, sharpness: float, level: float, odds: float) -> Tens
 
 
 def _level_of_nobody(ranked: Tensor) -> float | None:
-    """The value that the best of the wrong candidates (n, k) would have, by how the later ones fall with the log of
-    their rank; None where there are too few.
+    """The value that the best wrong candidate would have, from the values (n, k) of all; None if there are too few.
+
+    It is extrapolated from how the later candidates fall with the log of their rank.
     """
     later = ranked[:, _LATER - 1 :]
     later = later[later.isfinite().all(dim=1)].mean(dim=0)
@@ -157,26 +159,26 @@ def _level_of_nobody(ranked: Tensor) -> float | None:
 
 
 def _thinning_rate(ranked: Tensor) -> float:
-    """One over the mean excess of the rivals' values above a level that first candidates (n, k) have."""
+    """One over the mean excess of the rivals' values above a quantile of the first ones, of candidates (n, k)."""
     rivals = ranked[:, 1:]
     for quantile in _LEVELS:
         level = ranked[:, 0].quantile(quantile)
         above = rivals[rivals > level]
         if len(above) >= _MIN_RIVALS:
             return 1 / max(float((above - level).mean()), 1e-6)
-    # Rivals are nowhere near: what their own values vary by.
+    # Rivals are nowhere near: how much their own values vary is used instead.
     there = rivals[rivals.isfinite()]
     spread = float(there.std()) if len(there) > 1 else 1.0
     return 1 / max(spread, 1e-6)
 
 
 def trust_in(map_answer: Answer) -> float:
-    """From 0 to 1: what the map's verdict leaves of any probability."""
+    """A factor of all probabilities, from 0 to 1: less than 1 if the map's answer is in doubt."""
     return min(max((map_answer.score - UNCERTAIN) / (OK - UNCERTAIN), 0.0), 1.0)
 
 
 def answer_lexicon(probabilities: Tensor, known: KnownRows, map_answer: Answer, min_confidence: float) -> Answer:
-    """Whether the translations, of these probabilities (n, k), are fit for a lexicon."""
+    """Whether translations with these probabilities (n, k) are fit for a lexicon."""
     share = float(probabilities[:, 0].mean())
     listed = int((probabilities[:, 0] >= min_confidence).sum())
     basis = "no known pair checks that"

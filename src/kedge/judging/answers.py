@@ -1,4 +1,4 @@
-"""The answers to "did it work?", put together: one for each use, from what was judged, measured and found."""
+"""The answers to "did it work?", one for each use, from what was judged, measured and found."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from kedge.matching import Problem
 from kedge.models.maps.choosing import ENOUGH_KNOWN, Centers, ChosenMap, choose_map
 from kedge.solving.alignment import Alignment
 
-# An overlap that is surely below this is said to be small.
+# An overlap that is certainly below this is called small.
 _FEW = 0.5
-# Where known pairs leave less than this of what is recognised, the rest recognises twins.
+# If known pairs leave less than this share of the recognised rows, the others recognise twins.
 _TWINS = 0.5
-# Known partners that rank so high, on average, by maps that had not seen them: by chance it would be a hundredth.
+# The MRR of held-out known partners from which a map is no accident: by chance it would be a hundredth.
 _RANK = 0.1
-# A search serves if a row's partner is the first or second answer, or if half of the ten nearest are the partner's.
+# A search serves if a row's partner is the first or second answer, or if half of the ten nearest are the partner's too.
 _SEARCH_OK, _SEARCH_UNCERTAIN = 0.5, 0.25
 _SEARCH_ADVICE = {
     "ok": "Search with translated vectors; kedge rehearse measures it with your own queries.",
@@ -32,10 +32,10 @@ _SEARCH_ADVICE = {
 
 
 def judge_by_known(problem: Problem, judged: Judgement, centers: Centers) -> Judgement:
-    """The judgement, in the light of the seeds where they are many.
+    """The judgement, revised in the light of the seeds where they are many.
 
-    If maps fitted to some of them bring others to their partners, the map is no accident, whatever else is seen. How
-    well it searches is another question (`answer_searching`).
+    If maps fitted to some of them bring others to their partners, the map is no accident, whatever else was measured.
+    How well one searches with it is another question (`answer_searching`).
     """
     seeds = len(problem.seeds_x)
     if seeds < ENOUGH_KNOWN or judged.answer.verdict == "ok":
@@ -60,10 +60,10 @@ def answer_all(
     *,
     disjoint: bool,
 ) -> Health:
-    """All answers: for searching by the map that was chosen, for pairs by those found.
+    """All answers: for searching, by the map that was chosen, and for pairs, by those that were found.
 
-    One problem has the seeds that are trusted, of so many that were given, the other those of them that others are
-    tested by; `found` (p,) are confidences.
+    Of the `seeds` that were given, `trusted` is the problem with those that are trusted, `testing` the problem with
+    those of them that test what was learned from the others. `found` (p,) are confidences.
     """
     overlap = _overlap(trusted, testing, confidence, disjoint=disjoint)
     searching = answer_searching(judged, forward, confidence.recognition)
@@ -73,10 +73,10 @@ def answer_all(
 
 
 def answer_searching(judged: Judgement, chosen: ChosenMap, recognition: Recognition) -> Answer:
-    """Whether one can search with a map: as measured on known pairs, if there are enough; otherwise as judged.
+    """Whether one can search with a map: as measured on known pairs if there are enough, otherwise as judged.
 
-    What is measured on found pairs, which are the easy ones, cannot make the judgement better, only worse. The
-    `recognition` is what pairs are answered by, of all rows: one figure for one thing.
+    Found pairs are the easy ones: what is measured on them can make the answer worse, but not better. `recognition` is
+    that of all rows, which the answer for pairs reports, too: one figure for one thing.
     """
     answer, measured = judged.answer, _describe_search(chosen)
     score = max(chosen.mrr or 0.0, chosen.overlap or 0.0)
@@ -90,7 +90,7 @@ def answer_searching(judged: Judgement, chosen: ChosenMap, recognition: Recognit
         basis = "recognition"
         if answer.verdict == "ok":
             reason = _describe_recognised(judged.recognition, recognition)
-    if answer.verdict != "ok":  # what was found says nothing
+    if answer.verdict != "ok":  # what found pairs say does not count
         return replace(answer, reason=reason, basis=basis)
     if chosen.mrr is None:
         return replace(answer, reason=reason, basis=basis, advice=_SEARCH_ADVICE["ok"])
@@ -100,7 +100,7 @@ def answer_searching(judged: Judgement, chosen: ChosenMap, recognition: Recognit
 
 
 def _describe_recognised(judged: Recognition, recognition: Recognition) -> str:
-    """How many rows recognise their counterpart; known pairs may have shown that many of those recognise its twin."""
+    """How many rows recognise their counterpart; known pairs may have shown that many of them recognise a twin."""
     rows = f"{min(recognition.rows_x, recognition.rows_y):,} rows of {_smaller(recognition)}"
     if recognition.share < _TWINS * judged.share:
         return f"About {judged.share:.0%} of {rows} recognise their counterpart or a row much like it."
@@ -108,7 +108,7 @@ def _describe_recognised(judged: Recognition, recognition: Recognition) -> str:
 
 
 def _smaller(recognition: Recognition) -> str:
-    """The space whose rows shares are of."""
+    """The smaller space, whose rows the shares refer to."""
     return "X" if recognition.rows_x <= recognition.rows_y else "Y"
 
 
@@ -117,7 +117,7 @@ def _describe_search(chosen: ChosenMap) -> str:
     mrr, overlap = chosen.mrr or 0.0, chosen.overlap or 0.0
     return (
         f"Of {chosen.tested:,} {kind} pairs, held out in turn, a translated row finds its partner with MRR {mrr:.2f}, "
-        f"and {overlap:.0%} of the ten rows that the partner has nearest"
+        f"and {overlap:.0%} of the partner's ten nearest rows"
     )
 
 
@@ -131,7 +131,7 @@ def answer_pairs(
     *,
     disjoint: bool,
 ) -> Answer:
-    """Whether the found pairs are right: by how many of the rows that are in no seed recognise their counterpart."""
+    """Whether the found pairs are right, by how many of the rows outside the seeds recognise their counterpart."""
     recognition = confidence.recognition
     rows = min(recognition.rows_x, recognition.rows_y)
     seeds_recognised = _recognised_seeds(trusted, confidence)
@@ -163,7 +163,7 @@ def answer_pairs(
 
 
 def _describe_few(shared: Interval, smaller: str) -> str:
-    """How much the two share, by what is shared of the smaller space."""
+    """How much the two spaces share, as a share of the smaller one."""
     amount = "few" if shared.high < _FEW else "an unknown part of their"
     known = "" if str(shared) == "unknown" else f" ({shared} of {smaller}'s)"
     return f"the two share {amount} items{known}"
@@ -177,9 +177,9 @@ def _recognised_seeds(trusted: Problem, confidence: Confidence) -> int:
 
 
 def _overlap(trusted: Problem, testing: Problem, confidence: Confidence, *, disjoint: bool) -> Overlap:
-    """What is shared, as shown by how many tested seeds were recognised without their own pairs, if the map is ok."""
+    """The overlap, from how many tested seeds were recognised without their own pairs, if the map is ok."""
     seeds = len(trusted.seeds_x)
-    if disjoint:  # but for the seeds
+    if disjoint:  # only the seeds are shared
         known = [seeds / len(rows) for rows in (trusted.x, trusted.y)]
         return Overlap(*(Interval(share, share, share) for share in known))
     if confidence.trust == 0:
@@ -189,7 +189,7 @@ def _overlap(trusted: Problem, testing: Problem, confidence: Confidence, *, disj
     overlap = estimate_overlap(
         confidence.recognition, tested, recognised, 1.0 if unseen else confidence.right_share, known=seeds
     )
-    if confidence.trust < 1:  # rows may seem to be recognised by a map that is not right: only the seeds are sure
+    if confidence.trust < 1:  # under a wrong map, rows may only seem to be recognised: only the seeds are certain
         overlap = Overlap(
             replace(overlap.x, low=seeds / len(trusted.x)), replace(overlap.y, low=seeds / len(trusted.y))
         )

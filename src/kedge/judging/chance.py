@@ -1,9 +1,9 @@
-"""What chance alone comes to on the same spaces: random starts, and the ground on which maps compete with them.
+"""What chance alone reaches on the same spaces: random starts, and the ground on which maps compete with them.
 
-A wrong map is one local optimum among many, and no better than the others; the right one stands out, twice over. It
-brings the rows of X *closer* to those of Y; that alone a map can do which is right about topics and wrong about
-everything else. And when it goes on separately on two halves of the rows, the two maps that come of it still take rows
-to the same places: they *agree*, since the details are there to be found in either half.
+A wrong map is one local optimum among many, and no better than the others; the right one stands out in two ways. It
+brings the rows of X *closer* to those of Y, but so does a map that is right about topics and wrong about everything
+else. And when annealing continues separately on two halves of the rows, the two resulting maps still take rows to the
+same places: they *agree*, since the details can be found in either half.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from kedge.solving.schedule import Schedule
 from kedge.solving.steps import Log
 
 SAMPLE = 4000
-"""Rows of each space that maps compete on."""
+"""Rows of each space on which maps compete."""
 
 _ROUNDS = Schedule(sample_size=SAMPLE, anneal_rounds=20, epsilon_end=0.04, finish_rounds=4, parts=1)
-# Longer and sharper, as a discovery that tries several ways ends up: what chance comes to that way is the fair rival of
-# a match that is not clearly better than what fewer rounds come to.
+# Longer and sharper, as in a discovery that makes several attempts: what chance reaches this way is the fair rival of a
+# match that is not clearly better than what fewer rounds reach.
 _SHARP_ROUNDS = replace(_ROUNDS, anneal_rounds=60, epsilon_end=0.02)
 _ROUNDS_PER_HALF = Schedule(anneal_rounds=10, epsilon_start=0.06, epsilon_end=0.04, parts=1)
-# Rounds with the spaces held still, for the plan to settle before it is valued.
+# Sinkhorn rounds under a fixed rotation, for the plan to settle before it is valued.
 _ROUNDS_TO_VALUE = 3
-# A rival that takes so many rows to where the map takes them is the map.
+# A rival that takes this share of rows to where the map takes them is the map; this many rows are compared.
 _SAME_MAP = 0.2
 _COMPARED = 1000
-# A mirror image that has, as it is, at least this share of the map's gain is worth annealing.
+# A mirror image is worth annealing if it has at least this share of the map's gain as it is.
 _WORTH_ANNEALING = 0.5
 
 
@@ -63,17 +63,17 @@ class Ground:
 
     @classmethod
     def from_sample(cls, sample: Problem, random_state: int) -> Ground:
-        """The ground that a sample gives."""
+        """The ground of a sample."""
         axes_x, axes_y = (leading_axes(rows, _ROUNDS.rank) for rows in (sample.x, sample.y))
         return cls(sample, axes_x, axes_y, unit(sample.x @ axes_x), unit(sample.y @ axes_y), random_state)
 
     @cached_property
     def value_of_nothing(self) -> float:
-        """Of a random rotation as it is."""
+        """The value of a random rotation as it is."""
         return self._value(self.random_rotation(0))
 
     def random_rotation(self, number: int) -> Tensor:
-        """A rotation (kx, ky) that knows nothing; another one for every number."""
+        """A random rotation (kx, ky), a different one for every number."""
         generator = torch.Generator().manual_seed((self.random_state + number) % 2**63)
         rows = max(self.x.shape[1], self.y.shape[1])
         left, right = (torch.randn(rows, s.shape[1], generator=generator).to(s) for s in (self.x, self.y))
@@ -89,25 +89,25 @@ class Ground:
         return nearest_rotation((self.axes_x.T @ matrix @ self.axes_y).double()).to(self.x.dtype)
 
     def annealed(self, rotation: Tensor, *, sharply: bool = False) -> Tensor:
-        """What a rotation (kx, ky) becomes by some rounds of annealing."""
+        """A rotation (kx, ky) after some rounds of annealing."""
         return anneal(self.sample, self.x, self.y, rotation, _SHARP_ROUNDS if sharply else _ROUNDS, Log()).rotation
 
     def match_by_chance(self, judge: Judge, *, sharply: bool = False) -> Match:
-        """The match of the sample that the method comes to from a random rotation."""
+        """The match of the sample that the method reaches from a random rotation."""
         reading = CosineReading(self.axes_x @ self.annealed(self.random_rotation(0), sharply=sharply), self.axes_y)
         return finish(self.sample, reading, _ROUNDS.finish_rounds, judge, Log()).match
 
     def same_or_image(self, one: Tensor, other: Tensor) -> bool:
-        """Whether two rotations are one map, more or less, or one the mirror image of the other."""
+        """Whether two rotations are roughly the same map, or one is a mirror image of the other."""
         images = [one, -one, *(one @ reflection for reflection in self._reflections)]
         return any(self.same(image, other) for image in images)
 
     def grown_from_chance(self, number: int) -> Rival:
-        """What a random rotation becomes by as much annealing as a discovery gets, and what that is worth."""
+        """A random rotation after as much annealing as a discovery gets, with its value and agreement."""
         return self.improved(self.annealed(self.random_rotation(number), sharply=True))
 
     def images(self, found: Rival) -> list[Tensor]:
-        """The rotations (kx, ky) that come of a map's by turning axes over, and bring the spaces about as close."""
+        """Variants (kx, ky) of a map's rotation, with axes flipped, that bring the spaces about as close."""
         gained = found.value - self.value_of_nothing
         images = [found.rotation @ reflection for reflection in self._reflections]
         return [image for image in images if self._value(image) - self.value_of_nothing >= _WORTH_ANNEALING * gained]
@@ -118,11 +118,11 @@ class Ground:
 
     @property
     def may_be_symmetric(self) -> bool:
-        """Whether moments leave room for a reflection of Y onto itself."""
+        """Whether the moments allow a reflection of Y onto itself."""
         return bool(self._reflections)
 
     def improved(self, rotation: Tensor) -> Rival:
-        """What a rotation (kx, ky) becomes by some rounds of annealing, and what that is worth."""
+        """A rotation (kx, ky) after some rounds of annealing, with its value and agreement."""
         better = self.annealed(rotation)
         per_half = [
             anneal(half, self.x[rows_x], self.y[rows_y], better, _ROUNDS_PER_HALF, Log()).rotation
@@ -131,19 +131,19 @@ class Ground:
         return Rival(better, self._value(better), self._agreement(*per_half))
 
     def same(self, one: Tensor, other: Tensor) -> bool:
-        """Whether two rotations are one map, more or less."""
+        """Whether two rotations are roughly the same map."""
         return self._agreement(one, other) >= _SAME_MAP
 
     @cached_property
     def _halves(self) -> list[tuple[Problem, Tensor, Tensor]]:
-        """Two disjoint parts of the sample, and which rows they are."""
+        """Two disjoint halves of the sample, and which rows they are."""
         generator = torch.Generator().manual_seed(self.random_state)
         orders = [torch.randperm(len(rows), generator=generator).to(rows.device) for rows in (self.x, self.y)]
         parts = [[order[part::2] for order in orders] for part in (0, 1)]
         return [(replace(self.sample, x=self.x[i], y=self.y[j]), i, j) for i, j in parts]
 
     def _agreement(self, one: Tensor, other: Tensor) -> float:
-        """The share of rows that two rotations take to the same place, among all places that one of them knows."""
+        """The share of some rows whose image under one rotation is nearest to their own image under the other."""
         rows = self.x[:_COMPARED]
         nearest = (unit(rows @ one) @ unit(rows @ other).T).argmax(dim=1)
         return float((nearest == torch.arange(len(rows), device=rows.device)).float().mean())

@@ -1,7 +1,7 @@
 """How sure is a pair? A probability for every row, measured on the two spaces themselves.
 
-Rows are matched as read by models that had not seen their pairs (`cross_fitting`), and what the margins of that match
-are worth is seen in first and second choices (`recognition`).
+Rows are matched as read by models that had not seen their pairs (`cross_fitting`); first and second choices show what
+the margins of that match are worth (`recognition`).
 """
 
 from __future__ import annotations
@@ -26,12 +26,11 @@ from kedge.solving.steps import Log
 class Confidence:
     """A match of all rows by models that had not seen them, and what it is worth.
 
-    `paired` (n,) is the probability that a row's partner is right if the two are a mutual pair, `minimum` that of
-    the least sure pair. In the match seeds are pairs; `unaided` is the match without them.
-    `recognition` is how many rows are recognised, `trust` whether the map is right at all, which all probabilities
-    count in; `isolation` says which rows look like nothing else: their pairs are worth nothing. `candidate_recall`
-    says, where only candidates were compared, how many of a sample have their exact partner. `curve` is what `paired`
-    was read from.
+    `paired` (n,) is the probability that a row's partner is right if the two are a mutual pair, `minimum` that of the
+    least sure pair. Seeds are pairs in `match`, but not in `unaided`. `recognition` says how many rows are recognised,
+    and `trust` whether the map is right at all, which is a factor of all probabilities; `isolation` says which rows
+    look like nothing else: their pairs are worth nothing. Where only candidates were compared, `candidate_recall` says
+    how many rows of a sample have their exact partner. `curve` is what `paired` was read from.
     """
 
     match: Match
@@ -46,7 +45,7 @@ class Confidence:
 
     @property
     def right_share(self) -> float:
-        """About the share of mutual pairs that are right, isolated rows aside."""
+        """The approximate share of mutual pairs that are right, not counting isolated rows."""
         pairs = self.unaided.mutual & ~self.isolation.x & ~self.isolation.y[self.unaided.partner]
         return min(self.recognition.count / max(float(pairs.sum()), 1.0), 1.0)
 
@@ -73,11 +72,11 @@ def measure_confidence(
 ) -> Confidence:
     """Match rows as read by models that had not seen their pairs, and measure what the margins are worth.
 
-    Rows that are in no pair keep their partner of the match before, `guesses` (n,): it is as good a guess as any.
-    Seeds, rows (s,) of X and of Y, are pairs whatever the match says, unless the map is not right; if the spaces are
-    known to be disjoint, they are the only ones.
+    `honest` compares rows so. Rows in no pair keep their partner of the previous match, `guesses` (n,), which is as
+    good a guess as any. Seeds, rows (s,) of X and of Y, are pairs whatever the match says, unless the map is wrong; if
+    the spaces are known to be disjoint, they are the only ones.
     """
-    # What the pairs are worth if the map is right, times whether it is.
+    # Probabilities are those of pairs under a right map, times the trust in it.
     trust = float(np.clip((judged.answer.score - UNCERTAIN) / (OK - UNCERTAIN), 0, 1))
     match = log.once("confidence", Match, honest.match)
     log.report("confidence", 1, 2)
@@ -108,8 +107,8 @@ def measure_confidence(
 def share_by_chance(judged: Judgement, choices: Choices, *, disjoint: bool) -> float:
     """The share of rows that only seem to be recognised.
 
-    Where the largest margins show the recognised rows, none: those have counterparts, and are not free to fit noise.
-    All of them, where neither the margins show them nor the judge is content with them.
+    It is 0 if the largest margins confirm recognition, since rows that have counterparts are not free to fit noise, and
+    1 if neither the margins nor the judge confirm it.
     """
     if disjoint:
         return 1.0
@@ -119,7 +118,7 @@ def share_by_chance(judged: Judgement, choices: Choices, *, disjoint: bool) -> f
 
 
 def _with_seeds(match: Match, seeds_x: Tensor, seeds_y: Tensor) -> Match:
-    """The match in which every seed (s,) is a pair, and nobody else's row of Y is a seed's."""
+    """The match with every seed (s,) as a pair, and with no other pair that has a seed's row of Y."""
     partner, margin = match.partner.clone(), match.margin.clone()
     margin[torch.isin(partner, seeds_y)] = -torch.inf
     partner[seeds_x], margin[seeds_x] = seeds_y, torch.inf

@@ -1,8 +1,8 @@
 """The answers to "did it work?", each for one use: is the map fit for searching, and are the found pairs right?
 
-They come apart where two files hold the same kind of things but few, or none, of the same things: the map then serves
-as well as ever, and there is hardly a pair to be found; or where rows look so much alike that none of them is found
-first, although the pairs as a whole are right.
+They differ where two files hold the same kind of items, but share few or none: the map then serves as well as ever, but
+there are hardly any pairs to find. They also differ where rows look so much alike that counterparts do not come first,
+although the map as a whole is right.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kedge.storage.schema import Share, restore
 Verdict = Literal["ok", "uncertain", "failed"]
 
 OK, UNCERTAIN = 0.3, 0.15
-"""Minimum scores of the two better verdicts."""
+"""Minimum scores of the two better verdicts, except for a search that was measured: see `answers`."""
 
 _OPINIONS = {
     "agrees": "agree with what was found",
@@ -26,16 +26,16 @@ _OPINIONS = {
     "unknown": "about which nothing is known",
 }
 SEED_OPINIONS = tuple(_OPINIONS)
-"""Of a seed: its partner was found; it is among the nearest; it is not; nothing can be said while the map is not ok."""
+"""Opinions on a seed: its partner was found; is near; is not; nothing can be said, since the map is not ok."""
 
 
 def verdict_of(score: float) -> Verdict:
-    """What a score comes to."""
+    """The verdict for a score."""
     return "ok" if score >= OK else "uncertain" if score >= UNCERTAIN else "failed"
 
 
 def describe_opinions(opinions: Sequence[str], set_aside: int) -> str:
-    """How many seeds there is which of these opinions of, and how many were set aside."""
+    """How many seeds have each of the opinions, and how many were set aside."""
     counts = {opinion: opinions.count(opinion) for opinion in SEED_OPINIONS}
     said = ", ".join(f"{count:,} {_OPINIONS[opinion]}" for opinion, count in counts.items() if count)
     return said + (f" ({set_aside:,} of them set aside)" if set_aside else "")
@@ -51,7 +51,7 @@ def sentence(statement: object) -> str:
 class Answer:
     """Whether the result serves one use: `score` in [0, 1], a verdict, and one sentence each of reason and advice.
 
-    `basis` says in a few words what the verdict rests on: held-out known pairs, recognition or random starts.
+    `basis` says in a few words what the verdict rests on, such as held-out known pairs, recognition or random starts.
     """
 
     score: Share
@@ -61,13 +61,13 @@ class Answer:
     basis: str = ""
 
     def _repr_html_(self) -> str:
-        """For notebooks."""
+        """The answer as HTML, for notebooks."""
         return f"<p>{_described(self)}</p>"
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A share, and where it lies with 90 % probability; `estimate` is None where only bounds can be given."""
+    """A share with the interval that holds it with 90 % probability; `estimate` is None if there are only bounds."""
 
     estimate: Share | None
     low: Share
@@ -96,13 +96,13 @@ class Overlap:
 class Health:
     """An answer for each use, and what they rest on.
 
-    `searching`: does a vector that is translated find what it should? `pairs`: are the pairs that were found, which the
-    seeds are not, right? `lexicon`: are translations? It is None in a run, since a lexicon is made afterwards, and has
-    the answer itself: `make_lexicon(...).answer`, and what `kedge lexicon` prints.
-    `recognised` is about the share of the rows of the smaller space that recognise their counterpart; `closeness` and
-    `agreement` say by how much the map beats the best of some random starts in how close it brings the spaces, and in
-    how far two halves of the rows agree about it (None where that was not needed, or could not be measured); `mutual`
-    is the share of rows of X in mutual pairs.
+    `searching`: does a translated vector find what it should? `pairs`: are the found pairs, which do not include the
+    seeds, right? `lexicon`: are translations right? It is None in a run, since a lexicon is made afterwards and carries
+    its own answer: `make_lexicon(...).answer`, and what `kedge lexicon` prints.
+    `recognised` is the approximate share of the smaller space's rows that recognise their counterpart. `closeness` and
+    `agreement` say by how much the map beats its best rival, of random starts or mirror images, in how close it brings
+    the spaces, and in how far two halves of the rows agree about it (None if that was not needed, or could not be
+    measured). `mutual` is the share of rows of X in mutual pairs.
     """
 
     searching: Answer
@@ -121,12 +121,12 @@ class Health:
 
     @property
     def answers(self) -> dict[str, Answer]:
-        """The answers by use, those that there are."""
+        """The answers that were given, by use."""
         given = {"searching": self.searching, "pairs": self.pairs, "lexicon": self.lexicon}
         return {use: answer for use, answer in given.items() if answer is not None}
 
     def _repr_html_(self) -> str:
-        """For notebooks: a line for each answer, and what is shared."""
+        """HTML for notebooks: a line for each answer, and what is shared."""
         rows = [
             f"<tr><th>{sentence(use)}</th><td>{_described(answer)}</td></tr>" for use, answer in self.answers.items()
         ]
@@ -135,7 +135,7 @@ class Health:
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Health:
-        """From what `asdict` made of one; anything else is an `InputError`."""
+        """Restore what `asdict` made of a `Health`; raises an `InputError` for anything else."""
         health: Health = restore(Health, stored, "health")
         return health
 

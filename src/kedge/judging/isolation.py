@@ -1,8 +1,8 @@
 """Rows that look like nothing else: as far from all rows of their own space as random directions are.
 
-Things have neighbours: words of one topic, texts about one subject. Rows that were filled with noise, hashed or damaged
-have none. Such rows look like nothing in the other space either, but noise can be fitted to noise, and where half of
-the rows are of that kind, their pairs look like others. So they are found first, by their own space alone.
+Real items have neighbours: words of one topic, texts about one subject. Rows that were filled with noise, hashed or
+damaged have none. Such rows look like nothing in the other space either, but noise can be fitted to noise, and where
+half of the rows are of that kind, their pairs look like others. So they are found first, from their own space alone.
 """
 
 from __future__ import annotations
@@ -15,16 +15,15 @@ from torch import Tensor
 from kedge.geometry import unit
 from kedge.matching import Problem, map_rows, nearest_of
 
-# Rows are as near to others as the mean of so many nearest says, among a sample of so many.
+# A row's nearness is its mean similarity to this many nearest rows, among a sample of this many.
 _NEIGHBOURS, _SAMPLE = 10, 1000
-# An isolated row is nearer to others than a random direction by less than this share of what the tenth of rows in the
-# densest places has.
+# A row is isolated if its nearness exceeds that of random directions by less than this share of what the 90th
+# percentile of rows exceeds it by.
 _SHARE_OF_DENSITY = 0.25
-# Where even those are hardly nearer than random directions are, the space as a whole is of that kind, and nothing is
-# said of single rows.
+# If even that is less than this, the space as a whole is of that kind, and nothing is said of single rows.
 _MIN_CONTRAST = 0.1
-# Some rows of every space are alone. So many are a kind, if there is a gap between them and the others: at most this
-# part of their number lies as far again from random directions.
+# Some rows of every space are isolated. They are a kind if they are at least this share of all rows, and if there is a
+# gap between them and the others: the band of the same width above the threshold holds at most this fraction as many.
 _MIN_ISOLATED, _MAX_BETWEEN = 0.2, 0.5
 
 
@@ -37,12 +36,12 @@ class Isolation:
 
     @classmethod
     def from_problem(cls, problem: Problem) -> Isolation:
-        """What either space says of its rows."""
+        """The isolated rows of a problem, each found from its own space."""
         return cls(*(_isolated(rows, problem.budget) for rows in (problem.x, problem.y)))
 
     @property
     def any(self) -> bool:
-        """Whether either side has such rows."""
+        """Whether either side has isolated rows."""
         return bool(self.x.any() or self.y.any())
 
     def __str__(self) -> str:
@@ -55,7 +54,7 @@ class Isolation:
         )
 
     def rest(self, problem: Problem) -> Problem:
-        """The problem, seeds aside, without these rows."""
+        """The problem without these rows and without its seeds."""
         if not self.any:
             return problem.without_seeds()
         kept = ((~mask).nonzero(as_tuple=True)[0] for mask in (self.x, self.y))

@@ -1,14 +1,13 @@
 """Is the map right? Judged without labels, and without asking for pairs that may not exist.
 
-Where rows *recognise* their counterparts (`recognition`), the map is right. Noise in many directions can be fitted so
-that rows seem to recognise others; how far, a random start on the same spaces shows. Where rows do not, because few
-items are shared or because rows look too much alike, the spaces as wholes are compared, and the map competes with what
-the same rounds of the same method make of random rotations (`chance`).
+Where rows *recognise* their counterparts (`recognition`), the map is right. But noise in many dimensions can be fitted
+until rows seem to recognise others; a random start on the same spaces shows how far. Where rows do not recognise their
+counterparts, because few items are shared or rows look too much alike, the spaces are compared as wholes: the map
+competes with what the same rounds of the same method make of random rotations (`chance`).
 
-The rivals are grown as long as a discovery grows: what fits noise best is found by trying. Reflections of a space onto
-itself that the data do not contradict (`symmetries`) are rivals too, unless seeds decide against them, and without
-seeds the map's own mirror image always is: of spaces that look the same turned over nobody can say which way round they
-belong.
+Rivals are grown for as long as a discovery may take, since more attempts fit noise better. Reflections of a space onto
+itself that the data do not contradict (`symmetries`) are rivals too, unless seeds decide against them. Without seeds,
+so is the map's own mirror image: if spaces look the same turned over, nothing says which way round they belong.
 """
 
 from __future__ import annotations
@@ -31,28 +30,28 @@ from kedge.models.cross_fitting import cross_fitted
 from kedge.solving.steps import Log
 
 RECOGNISED_SCALE = 2.0
-"""Half of the rows recognised make a score of 1; closeness and agreement are scores as they are."""
+"""The score per recognised share: half of the rows make a score of 1. Closeness and agreement are not scaled."""
 
-# What noise can be fitted to depends on the rows per dimension: with so many, fewer rows show it as well.
+# How far noise can be fitted depends on the rows per dimension: with this many, fewer rows show it as well.
 _CHANCE_ROWS, _CHANCE_ROWS_PER_DIM = 2000, 8
 _RIVALS = 3
-# Rows are read by so many models, which is enough for a verdict.
+# The number of cross-fitted models that read the rows, which is enough for a verdict.
 _FOLDS = 4
-# A share of recognised rows that is not worth a second look.
+# A share of recognised rows up to which chance need not be measured.
 _HARDLY = 0.05
-# More rounds fit noise better: so much more seems to be recognised then, and what exceeds chance by less is looked at
-# again.
+# More rounds fit noise better: they can make about this much more seem recognised, so that what exceeds chance by less
+# is compared with longer rounds, too.
 _MORE_BY_SHARP_ROUNDS = 0.2
-# With so many rows recognised beyond chance, closeness need not be measured.
+# If this share of rows is recognised beyond chance, closeness need not be measured.
 _SIGNIFICANT = 0.2
 _TINY = 1e-6
-# Where random starts gain less than this share of all that there is to gain, that is what gains are compared with.
+# Gains are compared with what the best rival gains, or with this share of all there is to gain if that is more.
 _MIN_GAIN = 0.05
 # A mirror image that comes within this share of the map's own gain is as good as the map.
 _AS_GOOD = 0.02
-# Seeds decide between a map and its image if they are closer by so much, on average, under one of them.
+# Seeds decide for a map against its image if they are closer by this much, on average, under the map.
 _DECISIVE = 0.1
-# Seeds that are enough for most pairs of spaces.
+# This many seeds are enough for most pairs of spaces.
 _ENOUGH_SEEDS = 15
 _CENTER = "Center the spaces: rows that are not centered are all alike."
 
@@ -61,9 +60,9 @@ _CENTER = "Center the spaces: rows that are not centered are all alike."
 class Judgement:
     """The answer, and what it rests on: see `Health`.
 
-    `chance_rate` is the share of rows that seem recognised after a random start, which is already subtracted from the
-    recognition; `significant` whether it is beyond doubt that rows are recognised; `isolation` which rows look like
-    nothing else, and are left aside.
+    `chance_rate` is the share of rows that seem recognised after a random start, already subtracted from the
+    recognition; `significant` says whether more rows are recognised than chance explains; `isolation`, which rows look
+    like nothing else and are left out.
     """
 
     answer: Answer
@@ -101,15 +100,15 @@ class Judgement:
 
     @property
     def recognised(self) -> float:
-        """About the share of rows that recognise their counterpart."""
+        """The approximate share of rows that recognise their counterpart."""
         return self.recognition.share
 
 
 class Standing(NamedTuple):
     """By how much a map beats its best rivals in closeness and in agreement, and whether a mirror image is as good.
 
-    Closeness counts in units of what the best rival has gained over no map at all, agreement in units of what it
-    lacks to be perfect.
+    Closeness is in units of what the best rival gains over no map at all, agreement in units of what that rival lacks
+    to be perfect.
     """
 
     closeness: float
@@ -119,7 +118,7 @@ class Standing(NamedTuple):
 
 @dataclass(frozen=True)
 class _ChanceRate:
-    """The share of rows that seem to be recognised, and the rotation (kx, ky) that the match implies."""
+    """The share of rows that seem recognised after a random start, and the rotation (kx, ky) that its match implies."""
 
     share: float
     rotation: Tensor
@@ -127,22 +126,22 @@ class _ChanceRate:
 
 @dataclass(frozen=True)
 class _Rivals:
-    """Rotations (r, kx, ky) that grew from random ones, their values (r,) and agreements (r,)."""
+    """Rotations (r, kx, ky) grown from random ones, with their values (r,) and agreements (r,)."""
 
     rotations: Tensor
     values: Tensor
     agreements: Tensor
 
     def each(self) -> list[Rival]:
-        """One by one."""
+        """The rivals one by one."""
         values, agreements = self.values.tolist(), self.agreements.tolist()
         return [Rival(*rival) for rival in zip(self.rotations, values, agreements, strict=True)]
 
 
 class LabelFreeJudge:
-    """Judges matches of one problem; what random starts come to on it is measured once, when first asked for.
+    """Judges matches of one problem.
 
-    The same match always gets the same judgement.
+    What random starts reach on it is measured once, when first needed; the same match always gets the same judgement.
     """
 
     def __init__(self, problem: Problem, random_state: int, log: Log, *, disjoint: bool = False) -> None:
@@ -153,16 +152,16 @@ class LabelFreeJudge:
         self._last: tuple[Match, Judgement] | None = None
 
     def judge(self, problem: Problem, match: Match, rotation: Tensor | None = None) -> Judgement:
-        """Whether the map is right that a match implies, of all rows or of a part of them.
+        """Judge the map that a match of all rows, or of a part of them, implies.
 
-        Where the match comes of a rotation (dx, dy) that nothing was paired for, that is the map.
+        If the match follows from a rotation (dx, dy) that was found without pairs, that is the map.
         """
         if self._last is None or self._last[0] is not match:
             self._last = match, self._judge(problem, match, rotation)
         return self._last[1]
 
     def probable(self, compared: Comparison, match: Match) -> Tensor:
-        """Mask (n,) of the rows of X whose mutual pair is more probably right than not."""
+        """Mask (n,) of the rows of X whose mutual pair is more likely right than wrong."""
         return probable_rows(compared, match)
 
     def _judge(self, part: Problem, match: Match, rotation: Tensor | None) -> Judgement:
@@ -170,12 +169,11 @@ class LabelFreeJudge:
         chance_rate = self._chance_rate if recognition.share > _HARDLY else 0.0
         significant = recognition.exceeds(chance_rate, _SIGNIFICANT)
         if not significant and recognition.exceeds(0.0, _SIGNIFICANT):
-            # Fewer rows are fitted more easily: what they came to by chance may be too much to ask.
+            # Fewer rows are easier to fit, so their chance rate may ask too much: measure it on more rows.
             chance_rate = min(chance_rate, self._chance_rate_of_all)
             significant = recognition.exceeds(chance_rate, _SIGNIFICANT)
         if significant and not recognition.exceeds(chance_rate, _SIGNIFICANT + _MORE_BY_SHARP_ROUNDS):
-            # For the verdict alone: rows that have a counterpart are not free to fit noise, and the count needs no more
-            # taken off.
+            # For the verdict alone, since rows that have a counterpart are not free to fit noise: the count stays.
             significant = recognition.exceeds(self._sharp_chance_rate(part, match), _SIGNIFICANT)
         standing = None
         enough = min(len(self._problem.x), len(self._problem.y)) >= MIN_ROWS
@@ -193,7 +191,7 @@ class LabelFreeJudge:
         return len(self._problem.seeds_x) > 0
 
     def _recognition(self, part: Problem, match: Match) -> Recognition:
-        """How many rows of a sample recognise their counterpart; none, where it is known that there are none."""
+        """How many rows of a sample recognise their counterpart; none if the spaces are disjoint or too small."""
         sample, sample_match = _sample_of_match(part, match, self._generator())
         if self._disjoint or min(len(sample.x), len(sample.y)) < MIN_ROWS:
             return Recognition(0.0, 0.0, len(sample.x), len(sample.y))
@@ -215,13 +213,13 @@ class LabelFreeJudge:
 
     @cached_property
     def _chance_rate_of_all(self) -> float:
-        """The same on as many rows as matches are judged by, which takes longer."""
+        """The same on as many rows as matches are judged on, which takes longer."""
         return self._measure_chance("chance-of-all", self._ground).share
 
     def _sharp_chance_rate(self, part: Problem, match: Match) -> float:
-        """The same after as many rounds as a discovery may take, as far as to its last temperature.
+        """The same after as many rounds as a discovery may take, down to its last temperature.
 
-        0 where that random start has found the map which is judged, or its mirror image: it was no chance then.
+        It is 0 if that random start found the map that is judged, or its mirror image: that was no chance.
         """
         ground, by_chance = self._chance_ground, self._sharp_chance
         found = ground.rotation(part, match)
@@ -239,11 +237,11 @@ class LabelFreeJudge:
         return self._log.once(stage, _ChanceRate, measure)
 
     def _standing(self, part: Problem, match: Match, rotation: Tensor | None, *, random_rivals: bool) -> Standing:
-        """How the map stands among its rivals."""
+        """How the map compares with its rivals."""
         ground = self._ground
         start = ground.rotation(part, match) if rotation is None else ground.within_axes(rotation)
         found = ground.improved(start)
-        if not ground.same(start, found.rotation):  # the rounds have left it behind: it was not even an optimum
+        if not ground.same(start, found.rotation):  # annealing has moved away from it: it was not even a local optimum
             return Standing(0.0, 0.0)
         images = ground.images(found) if self._seeded else [-found.rotation, *ground.images(found)]
         mirrors = self._others(found, [ground.improved(image) for image in images])
@@ -262,11 +260,11 @@ class LabelFreeJudge:
         )
 
     def _others(self, found: Rival, rivals: list[Rival]) -> list[Rival]:
-        """Those that are not the map itself."""
+        """The rivals that are not the map itself."""
         return [rival for rival in rivals if not self._ground.same(found.rotation, rival.rotation)]
 
     def _seeds_decide(self, found: Rival, image: Rival) -> bool:
-        """Whether seeds speak for the map and against its image."""
+        """Whether seeds decide for the map and against its image."""
         if not self._seeded:
             return False
         ground, problem = self._ground, self._problem
@@ -281,7 +279,7 @@ class LabelFreeJudge:
 
     @cached_property
     def _chance_ground(self) -> Ground:
-        """Fewer rows, where they are enough; often the same ground, which is made once."""
+        """A ground of fewer rows, if these are enough to measure chance; otherwise the ground on which maps compete."""
         x, y = self._problem.x, self._problem.y
         rows = max(_CHANCE_ROWS, _CHANCE_ROWS_PER_DIM * max(self._problem.dims))
         return self._ground if rows >= min(SAMPLE, max(len(x), len(y))) else self._ground_of(rows)
@@ -292,7 +290,7 @@ class LabelFreeJudge:
 
     @cached_property
     def _random_rivals(self) -> list[Rival]:
-        """What random rotations become."""
+        """The rivals that grow from random rotations."""
 
         def grow() -> _Rivals:
             rivals = []
@@ -338,7 +336,7 @@ class LabelFreeJudge:
 
     @property
     def _remedy(self) -> str:
-        """What helps most often, given what was done."""
+        """The advice that helps most often, given the centering and the number of seeds."""
         seeds = len(self._problem.seeds_x)
         if not self._problem.centered:
             return _CENTER
@@ -351,14 +349,14 @@ class LabelFreeJudge:
 
 
 def _score(standing: Standing) -> float:
-    """From 0 to 1, the geometric mean: both must be there, but much of one makes up for little of the other."""
+    """The geometric mean, from 0 to 1: both are needed, but much of one makes up for little of the other."""
     return min(math.sqrt(max(standing.closeness, 0.0) * max(standing.agreement, 0.0)), 1.0)
 
 
 def _sample_of_match(problem: Problem, match: Match, generator: torch.Generator) -> tuple[Problem, Match]:
     """A part of the problem small enough to judge quickly: rows of X together with their partners.
 
-    Without the seeds: they would pull every model towards the same map.
+    The seeds are left out: they would pull every model towards the same map.
     """
     drawn = torch.randperm(len(problem.x), generator=generator)[:SAMPLE].to(problem.device)
     partners = torch.unique(match.partner[drawn])

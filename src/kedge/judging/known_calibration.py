@@ -1,9 +1,9 @@
-"""Known pairs, read without their own pair, as evidence of what confidence is worth.
+"""Known pairs, each read without itself, as evidence of what confidence is worth.
 
-They show two things. How often a pair of a certain margin is right, if the row has a counterpart at all. And what pairs
-that are right look like: among found pairs those that are right lead by as much as known ones do. Twins, rows of one
-template or of one product, recognise each other as if they were counterparts, but lead by less; where hardly a found
-pair leads by as much as half of the known ones do, hardly one is right.
+They show two things: how often a pair of a certain margin is right, if the row has a counterpart at all; and what right
+pairs look like, since found pairs that are right lead by as much as known ones do. Twins, such as rows of one template
+or one product, recognise each other as if they were counterparts, but lead by less; where hardly any found pair leads
+by as much as half of the known ones do, hardly any is right.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kedge.matching import Problem
 
 _EXTREME = 1e-6
 _LARGEST_SHIFT = 30.0
-# Known pairs that must have been tested, or recognised, to show anything at all.
+# At least this many known pairs must be tested, or recognised, to show anything.
 _MIN_TESTED = 10
 
 Numbers = NDArray[np.float64]
@@ -33,12 +33,12 @@ class Count(NamedTuple):
 
     @property
     def high(self) -> float:
-        """What is not certain does not count against them: one standard error more."""
+        """One standard error more: doubt does not count against the pairs."""
         return self.right + self.error
 
 
 def held_to_known(confidence: Confidence, known: Problem) -> Confidence:
-    """The confidence, lowered as far as the problem's seeds show it to be too high, but for one standard error."""
+    """The confidence, lowered as far as the problem's seeds show it to be too high by more than a standard error."""
     found = confidence.match.mutual.cpu().numpy() & (confidence.paired > 0) & ~_given(confidence, known)
     if not found.any():
         return confidence
@@ -48,7 +48,7 @@ def held_to_known(confidence: Confidence, known: Problem) -> Confidence:
 
 
 def _held_to_margins(confidence: Confidence, known: Problem, found: NDArray[np.bool_]) -> Confidence:
-    """Lowered where more pairs are said to be right than lead as known ones do."""
+    """The confidence, lowered if more pairs are said to be right than lead as known ones do."""
     unaided = confidence.unaided
     recognised = unaided.mutual[known.seeds_x] & (unaided.partner[known.seeds_x] == known.seeds_y)
     margins = unaided.margin.double().cpu().numpy()
@@ -65,16 +65,16 @@ def _held_to_margins(confidence: Confidence, known: Problem, found: NDArray[np.b
 
 
 def _given(confidence: Confidence, known: Problem) -> NDArray[np.bool_]:
-    """Mask (n,) of the rows of X in a seed: those of the problem, and others, whose pairs are infinitely sure."""
+    """Mask (n,) of the rows of X in a seed: one of the problem, or any other, whose margin is infinite."""
     given: NDArray[np.bool_] = confidence.match.margin.isposinf().cpu().numpy()
     given[known.seeds_x.cpu().numpy()] = True
     return given
 
 
 def count_right(found: Numbers, known: Numbers) -> Count:
-    """How many of the found pairs are right, by their margins (p,) and by those of recognised known ones (k,).
+    """How many of the found pairs are right, by their margins (p,) and those of recognised known pairs (k,).
 
-    Half of the right ones lead by more than the known ones' median. Wrong ones may do so too: it is at most as many.
+    Half of the right pairs lead by more than the known ones' median. Wrong ones may do so too: it is an upper bound.
     """
     level = np.median(known)
     leading, share = int((found >= level).sum()) + 1, float((known >= level).mean())
@@ -83,10 +83,10 @@ def count_right(found: Numbers, known: Numbers) -> Count:
 
 
 def _held_to_seeds(confidence: Confidence, known: Problem, found: NDArray[np.bool_]) -> Confidence:
-    """Lowered where seeds come out right less often than was stated.
+    """The confidence, lowered if seeds come out right less often than stated.
 
-    The row of a seed has a counterpart, which other rows may lack: seeds can show that too much was stated, never that
-    it was too little.
+    The row of a seed has a counterpart, which other rows may lack: seeds can show that too much was stated, but never
+    that it was too little.
     """
     unaided = confidence.unaided
     tested = unaided.mutual[known.seeds_x]
@@ -102,11 +102,11 @@ def _held_to_seeds(confidence: Confidence, known: Problem, found: NDArray[np.boo
 
 
 def _lowered(confidence: Confidence, known: Problem, stated: NDArray[Any], right: Count) -> Confidence:
-    """All log odds but the seeds' lowered by as much as makes stated probabilities (k,) add up to what is right."""
+    """The confidence with log odds, but for seeds, lowered until stated probabilities (k,) add up to `right.high`."""
     stated = stated.astype(np.float64).clip(_EXTREME, 1 - _EXTREME)
     if right.high >= stated.sum():
         return confidence
-    from scipy.optimize import brentq  # loaded where they are needed: they take a third of a second
+    from scipy.optimize import brentq  # imported here because it takes a third of a second
     from scipy.special import expit, logit
 
     shift = brentq(lambda by: expit(logit(stated) + by).sum() - right.high, -_LARGEST_SHIFT, 0.0)

@@ -1,21 +1,21 @@
-"""How many rows recognise their counterpart, and how sure a pair is: seen in first and second choices.
+"""How many rows recognise their counterpart, and how sure a pair is, as first and second choices show.
 
-A row that has no counterpart chooses a non-match, and now and then one that stands out, as if it were the counterpart.
-How often non-matches stand out by how much can be seen without knowing any truth. Let S(t) be the share of rows
-without a counterpart whose first choice is mutual and leads by a *margin* of more than t. Keep every row from its first
-choice, and look at the second:
+A row without a counterpart chooses a non-match, and now and then one that stands out as if it were the counterpart.
+How often non-matches stand out, and by how much, can be measured without knowing the truth. Let S(t) be the share of
+rows without a counterpart whose first choice is mutual and leads by a *margin* of more than t. Take every row's first
+choice away, and look at the second:
 
-- A row that had chosen its counterpart is now one without: its second choice leads by more than t with the same
+- A row that had chosen its counterpart is now a row without one: its second choice leads by more than t with the same
   probability S(t).
-- A row that had chosen a non-match now has the second best of them. Similarities to non-matches fall off exponentially
-  where they are largest, as extremes do; then the best of them comes as the first event of a Poisson process and the
-  second best as its second, and the second leads by more than t with probability S(t)^2.
+- A row that had chosen a non-match now has the second best of them. The largest similarities to non-matches fall off
+  exponentially, as extremes do; the best is then the first event of a Poisson process and the second best its second
+  event, which leads by more than t with probability S(t)^2.
 
-If a share p of the rows has chosen its counterpart, margins t are exceeded by first choices with frequency
-D(t) = p T(t) + (1 - p) S(t), and by second choices with F(t) = p S(t) + (1 - p) S(t)^2. Nearly every counterpart that
-is chosen is mutual, T(0) = 1, and then S(0) = F(0) / D(0), from which p follows; given p, F gives S at every other
-margin, and (1 - p) S against D the share of non-matches among the pairs of any margin. All of it is measured on the
-spaces at hand, and where nothing is shared, or the map is wrong, p comes out as nothing.
+If a share p of the rows has chosen its counterpart, first choices exceed the margin t with frequency
+D(t) = p T(t) + (1 - p) S(t), and second choices with F(t) = p S(t) + (1 - p) S(t)^2. Nearly every counterpart that is
+chosen is mutual, T(0) = 1; then S(0) = F(0) / D(0), from which p follows. Given p, F yields S at every other margin,
+and (1 - p) S over D is the share of non-matches among the pairs of any margin. All of this is measured on the spaces at
+hand; where nothing is shared, or the map is wrong, p comes out as nothing.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from kedge.judging.isolation import Isolation
 from kedge.matching import Comparison, Match
 
 PROBABLE = 0.5
-"""Pairs that are at least so probable are learned from."""
+"""Pairs that are at least this probable are learned from."""
 
 MIN_ROWS = 50
-"""Fewer rows say nothing: their shares are too rough."""
+"""Shares of fewer rows are too rough to say anything."""
 
 _SAMPLE = 4000
 _BINS = 20
-# The share of first choices whose margins are the largest.
+# The share of first choices that count as those with the largest margins.
 _TOP = 0.1
 
 
@@ -47,8 +47,8 @@ _TOP = 0.1
 class Choices:
     """Margins of the first choices of all rows of X (n,), and of the second choices of some rows of X (k,) and Y (l,).
 
-    Isolated rows may be left aside: of them the law says nothing. `rows_y` is the number of rows of Y; a margin is
-    positive where the choice is mutual.
+    Isolated rows may be left out, since the law says nothing about them. `rows_y` is the number of rows of Y; a margin
+    is positive if the choice is mutual.
     """
 
     first: NDArray[np.float64]
@@ -60,7 +60,7 @@ class Choices:
     def from_comparison(
         cls, compared: Comparison, match: Match, generator: torch.Generator, without: Isolation | None = None
     ) -> Choices:
-        """Of rows that are compared, and their match; some of them may be left aside."""
+        """The choices of rows that are compared, given their match, `without` isolated ones."""
         some_x, some_y = (_some(rows, generator) for rows in (compared.x, compared.y))
         first, rows_y = match.margin, len(compared.y)
         if without is not None and without.any:
@@ -82,7 +82,7 @@ def _some(rows: Tensor, generator: torch.Generator) -> Tensor:
 
 @dataclass(frozen=True)
 class Recognition:
-    """About how many rows of X have chosen their counterpart in Y, with its standard error, of n rows and of m."""
+    """The estimated number of rows of X that have chosen their counterpart in Y, and its standard error."""
 
     count: float
     error: float
@@ -90,7 +90,7 @@ class Recognition:
     rows_y: int
 
     def less(self, chance_rate: float) -> Recognition:
-        """Without the share of the rows of the smaller space that only seem to be recognised."""
+        """Subtract the share of rows, of the smaller space, that only seem to be recognised."""
         return replace(self, count=max(self.count - chance_rate * min(self.rows_x, self.rows_y), 0.0))
 
     def __str__(self) -> str:
@@ -98,11 +98,11 @@ class Recognition:
 
     @property
     def share(self) -> float:
-        """Of the rows of the smaller space."""
+        """The count as a share of the rows of the smaller space."""
         return min(self.count / min(self.rows_x, self.rows_y), 1.0)
 
     def exceeds(self, chance_rate: float, share: float) -> bool:
-        """Whether this share of the rows is recognised beyond chance, by two standard errors."""
+        """Whether at least this share of rows is recognised beyond chance, by two standard errors."""
         return self.share - chance_rate - 2 * self.share_error >= share
 
     @property
@@ -112,7 +112,7 @@ class Recognition:
 
 
 def count_recognised(choices: Choices) -> Recognition:
-    """By the law above, from the rows of X and from those of Y."""
+    """Estimate the number by the law above, from the rows of X and from those of Y."""
     n, m = len(choices.first), choices.rows_y
     mutual = int((choices.first > 0).sum())
     found = [
@@ -122,7 +122,7 @@ def count_recognised(choices: Choices) -> Recognition:
             (m, _recognised(mutual / m, choices.second_y)),
         )
     ]
-    # Both say the same of the same pairs, but for the noise of the second choices.
+    # Both count the same pairs, and differ only by the noise of the second choices.
     count, error = np.mean(found, axis=0).tolist()
     if min(n, m) < MIN_ROWS:
         return Recognition(0.0, float(min(n, m)), n, m)
@@ -144,12 +144,12 @@ def _recognised(mutual: float, second: NDArray[np.float64]) -> tuple[float, floa
 
 
 def shown_by_margins(choices: Choices) -> bool:
-    """Whether the largest margins show it too that rows recognise their counterparts.
+    """Whether the largest margins, too, show that rows recognise their counterparts.
 
-    With nothing shared, models that were fitted to false pairs make first choices lead a little more often than the
-    law says, and a few rows seem recognised; but then those are not the ones that lead by far. At the margin t which a
-    tenth of the first choices exceeds, non-matches alone would let D(t)^2 of the second choices exceed it, or more
-    where similarities fall off more slowly; counterparts stand out, and it is fewer.
+    With nothing shared, models fitted to false pairs make first choices lead a little more often than the law says, and
+    a few rows seem recognised; but those are not the ones that lead by far. If t is the margin that a tenth of the
+    first choices exceeds, and there are only non-matches, D(t)^2 of the second choices exceed it, or more where
+    similarities fall off more slowly. Where counterparts stand out, fewer do.
     """
     margin = float(np.quantile(choices.first, 1 - _TOP))
     exceeded = float((choices.first > margin).mean())
@@ -160,16 +160,16 @@ def shown_by_margins(choices: Choices) -> bool:
 
 
 def pair_probabilities(choices: Choices, recognition: Recognition) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Margins, ascending, and the probability that a mutual pair with that margin is right, never falling."""
+    """Ascending margins, and the probability, never falling, that a mutual pair with each of them is right."""
     rows = len(choices.first)
-    # What is not certain does not count: at most as many are right as are there but for one standard error.
+    # Uncertain pairs do not count: the number of right ones is taken to be one standard error lower.
     share = float(np.clip((recognition.count - recognition.error) / rows, 0, 1 - 1e-9))
     margins = np.sort(choices.first[choices.first > 0])
     if rows < MIN_ROWS or not len(margins):
         return np.zeros(1), np.zeros(1)
     inner = np.quantile(margins, np.linspace(0, 1, min(_BINS, len(margins)) + 1)[1:-1])
     edges = np.unique(np.concatenate([[0.0], inner]))
-    edges = edges[np.diff(_exceeding(choices.first, edges), append=0) < 0]  # equal margins leave bins empty
+    edges = edges[np.diff(_exceeding(choices.first, edges), append=0) < 0]  # equal margins leave empty bins
     exceeded = _exceeding(choices.first, edges) / rows
     seconds = (_exceeding(choices.second_x, edges) + 1) / (len(choices.second_x) + 1)  # one more may always be there
     non_matches = (1 - share) * _by_non_matches(seconds, share)
@@ -182,7 +182,7 @@ def pair_probabilities(choices: Choices, recognition: Recognition) -> tuple[NDAr
 
 
 def probable_rows(compared: Comparison, match: Match) -> Tensor:
-    """Mask (n,) of the rows of X whose pair with a row of Y is more probably right than not."""
+    """Mask (n,) of the rows of X whose pair with a row of Y is more likely right than wrong."""
     choices = Choices.from_comparison(compared, match, torch.Generator().manual_seed(0))
     probability = np.interp(choices.first, *pair_probabilities(choices, count_recognised(choices)))
     return torch.from_numpy(probability >= PROBABLE).to(match.margin.device) & match.mutual
@@ -194,5 +194,5 @@ def _exceeding(margins: NDArray[np.float64], edges: NDArray[np.float64]) -> NDAr
 
 
 def _by_non_matches(seconds: NDArray[np.float64], share: float) -> NDArray[np.float64]:
-    """S, of which F = p S + (1 - p) S^2."""
+    """Solve F = p S + (1 - p) S^2 for S."""
     return (np.sqrt(share**2 + 4 * (1 - share) * seconds) - share) / (2 * (1 - share))

@@ -1,17 +1,17 @@
 """Which reflections of a space onto itself the data do not contradict: mirror images, signs of axes, swaps.
 
-A reflection that takes the rows of a space to where other rows of it lie leaves the covariance as it is. Where the
-variances differ it therefore turns some principal axes over and keeps the others: a vector of signs. That covers the
-full mirror image, sign flips of single axes or groups of them, and swaps, since what a swap turns over are differences.
-Under such signs s the third and fourth moments of the coordinates stay what they are, so that where a moment is not
-zero, the product of its signs is 1:
+A reflection that takes the rows of a space to where other rows of it lie leaves the covariance unchanged. Where the
+variances differ, it therefore flips some principal axes and keeps the others: a vector of signs. This covers the full
+mirror image, sign flips of single axes or groups of them, and swaps, which flip differences. Under such signs s the
+third and fourth moments of the coordinates stay the same, so that wherever a moment is not zero, the product of its
+signs is 1:
 
     E[z_i z_j z_k] != 0   =>   s_i s_j s_k = 1,     E[z_i z_j z_k z_l] != 0   =>   s_i s_j s_k s_l = 1.
 
-With signs as bits these are linear equations modulo 2, and their solutions are the candidates; spaces of real things
-are skewed along most axes and have none. Where variances are equal, as in binary noise, principal axes are arbitrary:
-there the same is asked of independent components (FastICA by fourth moments, Hyvarinen 1999). Symmetries of a higher
-order are not looked for.
+With signs as bits, these are linear equations modulo 2 whose solutions are the candidates; real data are skewed along
+most axes and have none. Where variances are equal, as in binary noise, principal axes are arbitrary, and independent
+components are tested as well (FastICA by fourth moments, Hyvarinen 1999). Symmetries of a higher order are not looked
+for.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from torch import Tensor
 
 from kedge.geometry import nearest_rotation, principal_axes
 
-# The leading axes decide: what follows them, the rounds of annealing find.
+# Only the leading axes are tested; annealing finds what follows along the others.
 _AXES = 24
-# A moment is not zero if it is so many standard errors away; some thousands are looked at.
+# A moment counts as nonzero if it is this many standard errors away; some thousands are tested.
 _STANDARD_ERRORS = 5.0
-# A reflection that turns less of these variances over leaves nearly every row where it was.
+# A reflection that flips a smaller share of the variance leaves nearly every row where it was.
 _MIN_VARIANCE = 0.1
-# So many of a larger group are tried.
+# At most this many reflections of a group are tried.
 _MAX_TRIED = 4
 # Deviations that differ by less than this factor leave principal axes arbitrary.
 _EQUAL = 1.5
@@ -39,10 +39,9 @@ _ICA_ROUNDS = 50
 
 
 def reflections(rows: Tensor) -> list[Tensor]:
-    """Matrices (d, d) that turn principal axes of rows (n, d) over, as far as moments do not contradict it.
+    """Matrices (d, d) that flip principal axes of rows (n, d), as far as moments do not contradict it.
 
-    Of a group, those that generate it and the one that turns everything over that can be; for most spaces of real
-    things, none.
+    Of a group, these are generators, and the products of all of them and of two halves; most real spaces have none.
     """
     axes = principal_axes(rows, min(_AXES, rows.shape[1])).to(rows.dtype)
     deviations = (rows @ axes).square().mean(dim=0).sqrt()
@@ -57,7 +56,7 @@ def _along(rows: Tensor, axes: Tensor) -> list[Tensor]:
     coordinates = rows @ axes
     variances = coordinates.square().mean(dim=0)
     solutions = _solutions(_equations(coordinates / variances.sqrt().clamp_min(1e-12)), axes.shape[1])
-    if len(solutions) > 1:  # all of them at once, and two halves, since each alone may be next to nothing
+    if len(solutions) > 1:  # products of all and of halves come first: a single one may flip next to nothing
         together = [reduce(xor, some) for some in (solutions, solutions[::2], solutions[1::2])]
         solutions = list(dict.fromkeys([*together, *solutions]))
     identity = torch.eye(rows.shape[1], dtype=rows.dtype, device=rows.device)
@@ -97,7 +96,7 @@ def _equations(coordinates: Tensor) -> set[int]:
 
 def _solutions(equations: Iterable[int], count: int) -> list[int]:
     """A basis of the vectors of `count` bits that have an even number of bits in common with every equation."""
-    pivots: dict[int, int] = {}  # of reduced equations, by their leading bit
+    pivots: dict[int, int] = {}  # reduced equations by their leading bit
     for equation in equations:
         rest = equation
         while rest and (lead := rest.bit_length() - 1) in pivots:

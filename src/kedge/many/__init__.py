@@ -1,1 +1,1 @@
-"""Many spaces at once: one common space, found pair by pair and then all together. May import estimators and below."""
+"""Many spaces at once: one common space, fitted pair by pair, then jointly. May import estimators and below."""

@@ -1,4 +1,4 @@
-"""The answers about a common space: for every pair of spaces, for every loop, and for the whole."""
+"""The answers about a common space: for every pair of spaces, every loop, and the whole."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from kedge.storage.schema import Count, Share, restore
 
 @dataclass(frozen=True)
 class PairHealth:
-    """Of two spaces, by name: is the map right, and are the pairs right?
+    """For two spaces, by name: is the map right, and are the pairs right?
 
-    `how` says how they were aligned; `recognised` is about the share of rows that recognise their counterpart in common
-    coordinates, `closure` the mean share of rows that come back over the loops with these two (None without a loop).
+    `how` says how they were aligned. `recognised` estimates the share of rows that recognise their counterpart in
+    common coordinates; `closure` is the mean share of rows that come back, beyond chance, over the loops through these
+    two spaces (None without a loop).
     """
 
     first: str
@@ -34,10 +35,10 @@ class PairHealth:
 
 @dataclass(frozen=True)
 class LoopHealth:
-    """Of three spaces, by name: the share of rows that come back, and what chance would bring back.
+    """For three spaces, by name: the share of rows that come back, and the share expected by chance.
 
-    Of the `chains`, rows whose partners are all sure, `kept` is the share that comes back, and `closed` whether that is
-    enough; None where chains are too few to say.
+    `chains` counts the rows whose partners are all sure, `kept` is the share of these that comes back, and `closed`
+    says whether that is enough (None if there are too few chains to say).
     """
 
     spaces: tuple[str, ...]
@@ -50,7 +51,11 @@ class LoopHealth:
 
 @dataclass(frozen=True)
 class CommonHealth:
-    """All answers: those of the `whole`, of the pairs and of the loops; `left_out` says why a space does not belong."""
+    """All answers about a common space.
+
+    `map` and `pairs` are those for the whole, `each` those for the pairs of spaces, `loops` those for the loops;
+    `left_out` says, by name, why a space does not belong.
+    """
 
     map: Answer
     pairs: Answer
@@ -62,20 +67,20 @@ class CommonHealth:
     def from_parts(
         cls, each: Sequence[PairHealth], loops: Sequence[LoopHealth], left_out: Mapping[str, str]
     ) -> CommonHealth:
-        """The answers for the whole, from those for the pairs and the loops."""
+        """Derive the answers for the whole from those for the pairs and the loops."""
         inside = [one for one in each if not {one.first, one.second} & set(left_out)]
         of_map = _whole("map", inside, left_out, _suspicious(inside, loops))
         return cls(of_map, _whole("pairs", inside, left_out, ()), tuple(each), tuple(loops), dict(left_out))
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any], where: str) -> CommonHealth:
-        """From what `asdict` made of one; anything else is an `InputError`."""
+        """Restore the result of `asdict`; raises `InputError` for anything else."""
         health: CommonHealth = restore(CommonHealth, stored, where)
         return health
 
 
 def judge_union(union: Union, names: Sequence[str]) -> CommonHealth:
-    """The answers about spaces of these names."""
+    """The answers about a union of spaces with these names."""
     closed = closures(union.loops)
     each = []
     for s in range(len(names)):
@@ -99,7 +104,7 @@ def judge_union(union: Union, names: Sequence[str]) -> CommonHealth:
 
 
 def _pair_answers(union: Union, pair: tuple[int, int], recognition: Recognition | None) -> tuple[Answer, Answer] | None:
-    """Both answers for two spaces; None where nothing is known of them."""
+    """Both answers for two spaces; None if nothing is known about them."""
     found = union.outcomes.get(pair)
     if found is None and recognition is None:
         return None
@@ -124,7 +129,7 @@ def _pair_answers(union: Union, pair: tuple[int, int], recognition: Recognition 
 
 
 def _suspicious(each: Sequence[PairHealth], loops: Sequence[LoopHealth]) -> list[LoopHealth]:
-    """Loops whose three pairs all look right, as they were run by themselves, and that do not close all the same."""
+    """Loops that do not close although each of their three pairs was aligned by itself and looks right."""
     right = {frozenset((one.first, one.second)) for one in each if one.map.verdict == "ok" and one.how == "alone"}
     return [
         loop
@@ -139,7 +144,7 @@ def _whole(
     left_out: Mapping[str, str],
     broken: Sequence[LoopHealth],
 ) -> Answer:
-    """Whether all of it is right: as right as the spaces are on average, if every pair is ok and the loops close."""
+    """The answer for the whole: the mean score of the pairs, capped below "ok" if a pair fails or a loop is broken."""
     if not each:
         reason = "No two of the spaces could be aligned."
         return Answer(0.0, "failed", reason, "Give seeds; check that the spaces hold the same kind of things.")

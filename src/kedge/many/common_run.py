@@ -1,10 +1,10 @@
 """Run folders of a common space: safetensors, JSON and TSV, readable by other tools; never pickle.
 
 run.json              version, settings, members, health, inputs, timings
-groups.tsv            probability, and a column of keys per member: groups of two rows or more, best first
-unmatched.tsv         space, key: rows in no group with another
-common.safetensors    the groups as rows, and what takes vectors of each member into the common space and back
-SHA256SUMS            a checksum of every other file, as `sha256sum -c` reads it
+groups.tsv            probability, and a column of keys per member: groups of two or more rows, best first
+unmatched.tsv         space, key: rows that share a group with no other row
+common.safetensors    the groups as rows, and the maps of each member into the common space and back
+SHA256SUMS            a checksum of every other file, in the format of `sha256sum -c`
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from kedge.storage.schema import Count, Length, Share, Within, restore
 
 GROUPS, _UNMATCHED, _ARRAYS = "groups.tsv", "unmatched.tsv", "common.safetensors"
 FILES = frozenset({NAME, GROUPS, _UNMATCHED, _ARRAYS})
-"""All files of such a run but the checksums."""
+"""All files of such a run except the checksums."""
 
 _PROVENANCE = ("inputs", "limit", "timings", "machine")
 Keys = list[tuple[Any, ...]]
@@ -40,7 +40,7 @@ Keys = list[tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class CommonContents:
-    """All that a run folder holds."""
+    """The contents of a run folder."""
 
     members: tuple[Member, ...]
     groups: NDArray[np.int64]
@@ -78,7 +78,7 @@ class _Sizes:
 
 
 def write_common_run(contents: CommonContents, folder: Path, *, overwrite: bool) -> None:
-    """Write a run folder; it appears complete or not at all."""
+    """Write a run folder atomically."""
     check_target(folder, overwrite=overwrite)
     members = contents.members
     many = (contents.groups >= 0).sum(axis=1) > 1
@@ -129,7 +129,7 @@ def write_common_run(contents: CommonContents, folder: Path, *, overwrite: bool)
 
 
 def read_common_description(folder: Path) -> dict[str, Any]:
-    """What `run.json` of a common space says, the health checked."""
+    """The contents of the `run.json` of a common space, with the health validated."""
     stored = read_json(folder)
     if stored.get("kind") != COMMON:
         raise InputError(f"{folder}: is a run of two spaces, not a common space; `kedge unite` makes those")
@@ -138,7 +138,7 @@ def read_common_description(folder: Path) -> dict[str, Any]:
 
 
 def read_common_run(folder: Path) -> CommonContents:
-    """Read a run folder back; raises `InputError` where it is not what was written."""
+    """Read a run folder back; raises `InputError` if it has changed since it was written."""
     stored = read_common_description(folder)
     require_unchanged(folder, FILES)
     where = f"{folder / NAME}:"
@@ -170,7 +170,7 @@ def read_common_run(folder: Path) -> CommonContents:
 
 
 def _expected(entries: tuple[_MemberEntry, ...], sizes: _Sizes) -> dict[str, Array]:
-    """The arrays of the file."""
+    """The arrays that the file must hold."""
     limits = tuple(float(entry.rows - 1) for entry in entries)
     expected = {
         "groups": Array((sizes.groups, len(entries)), "I64", -1, limits),
@@ -192,7 +192,7 @@ def _expected(entries: tuple[_MemberEntry, ...], sizes: _Sizes) -> dict[str, Arr
 
 
 def _read_keys(folder: Path, names: list[str], groups: NDArray[np.int64], sizes: _Sizes) -> Keys:
-    """The keys of all groups, in their order: those of many rows, then those of one."""
+    """The keys of all groups in order: first groups of several rows, then single rows."""
     tables = {name: read_fields(folder / name) for name in (GROUPS, _UNMATCHED)}
     many = tables[GROUPS][1:]
     single = tables[_UNMATCHED][1:]

@@ -1,4 +1,4 @@
-"""`CommonSpace`: three, five or ten spaces in, one common space for all of them out."""
+"""`CommonSpace`: one common space for three, five or ten spaces."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class CommonSpace(FittedCommonSpace):
     Parameters
     ----------
     disjoint : bool
-        The spaces are known to have no item in common but the seeds: no groups are looked for.
+        Whether the spaces are known to have no items in common except the seeds, so that no groups are searched for.
     min_confidence : float
-        Rows are merged into one group if they are at least so probably one item.
+        Rows are merged into one group if the probability that they are one item is at least this.
     device : str
-        "auto", "cpu", "cuda" or "cuda:N": where pairs of spaces are run. Groups are made, and spaces join, on the CPU.
-    random_state : int, generator of NumPy or None
-        The same number gives the same answer on the same machine.
+        "auto", "cpu", "cuda" or "cuda:N": where pairs of spaces are aligned. Grouping, and `add`, run on the CPU.
+    random_state : int, NumPy generator or None
+        The same number gives the same result on the same machine.
     on_step : callable, optional
         Called with a `Step` after each step.
     on_pair : callable, optional
@@ -53,22 +53,22 @@ class CommonSpace(FittedCommonSpace):
     Attributes
     ----------
     members_ : dict of Member
-        By name, the spaces that belong, in the order in which they were given.
+        The spaces that belong, by name, in the order in which they were given.
     groups_ : int array, shape (g, k)
-        For every item its rows in the k members, -1 where it has none; the largest and most probable first. Every row
-        of every member is in one group, alone if it has no counterpart.
+        For every item its rows in the k members, -1 where it has none; the largest and most probable groups first.
+        Every row of every member is in one group, alone if it has no counterpart.
     group_probability_ : float array, shape (g,)
-        That all rows of a group are one item.
+        The probability that all rows of a group are one item.
     group_keys_ : list of tuples
         The keys of the rows, None where there is none.
     seeds_ : int array, shape (a, k)
-        The seeds as rows of the members, -1 where unknown.
+        The seeds given to `fit` as rows of the members, -1 where unknown.
     health_ : CommonHealth
         Whether it worked, judged without labels: `health_.map` and `health_.pairs` for the whole, `health_.each` for
         all pairs of spaces, `health_.loops` for the triangles, and `health_.left_out`, the spaces that do not belong.
     matches_ : dict of int arrays, shape (n,)
-        By two names, for every row of the first space its best candidate in the second: the row in its group, or where
-        there is none the likeliest. Only after `fit`; it is not kept with a run.
+        By two names, for every row of the first space its best candidate in the second: the row in its group, or the
+        likeliest row if there is none. Set by `fit` only; it is not saved with a run.
     random_state_ : int
     provenance_ : dict
         Inputs and timings that a loaded run was saved with.
@@ -106,9 +106,9 @@ class CommonSpace(FittedCommonSpace):
         ----------
         spaces : dict of spaces
             At least two, by name; each in any form that `AnchorDiscovery.fit` takes. They may differ in dimensions, and
-            items may be missing anywhere.
+            any space may lack any items.
         seeds : optional
-            What is known to be one item: tuples with a key or row for each space in their order, None where unknown; a
+            Rows that are known to be one item: tuples with a key or row for each space in order, None where unknown; a
             DataFrame whose columns are names of spaces; dicts from names to keys; or a dict from two names to pairs,
             {("minilm", "bge"): [("cat", "chat"), ...]}.
         """
@@ -138,20 +138,20 @@ class CommonSpace(FittedCommonSpace):
         return self
 
     def add(self, spaces: Mapping[str, SpaceLike], seeds: Any = None) -> CommonSpace:
-        """Let further spaces join without moving the others: what is stored in common coordinates stays valid.
+        """Let further spaces join without moving the members, so that stored common coordinates stay valid.
 
         Parameters
         ----------
         spaces : dict of spaces
-            The new ones, and one or more members under their names, as they were fitted: those that they are compared
-            with.
+            The new spaces, and one or more members under their names, exactly as they were fitted. Each new space is
+            aligned with the first three of these members.
         seeds : optional
-            As for `fit`, between these spaces.
+            As for `fit`, between the new spaces and these members.
 
         Returns
         -------
         CommonSpace
-            A new one; `health_` has the answers for the new pairs besides the old ones.
+            A new object; its `health_` has the answers for the new pairs too.
         """
         self._check_fitted()
         given = _as_spaces(spaces, minimum=2)
@@ -189,7 +189,7 @@ class CommonSpace(FittedCommonSpace):
         return joined
 
     def without(self, name: str) -> CommonSpace:
-        """The same without one of its members; the others stay where they are."""
+        """A copy without one of its members; the others stay where they are."""
         self.require_member(name)
         if len(self.members_) < 3:
             raise InputError(f"{name}: a common space needs two members, and has {len(self.members_)}")
@@ -211,7 +211,7 @@ class CommonSpace(FittedCommonSpace):
     # -- keeping ----------------------------------------------------------------------------------
 
     def save(self, folder: str | Path, *, overwrite: bool = False, extra: Mapping[str, Any] | None = None) -> None:
-        """Write a run folder (safetensors, JSON, TSV), with the texts of keys; `extra` entries go into `run.json`."""
+        """Write a run folder (safetensors, JSON, TSV), with keys as text; `extra` entries go into `run.json`."""
         self._check_fitted()
         self.provenance_ = self.provenance_ | dict(extra or {})
         texts = []
@@ -235,7 +235,7 @@ class CommonSpace(FittedCommonSpace):
 
     @classmethod
     def load(cls, folder: str | Path) -> CommonSpace:
-        """Read a run folder back; raises `InputError` where anything in it is not what was written."""
+        """Read a run folder back; raises `InputError` if anything in it has changed since it was written."""
         contents = read_common_run(Path(folder))
         found = cls(**contents.settings)
         found.random_state_ = contents.settings["random_state"]
@@ -266,7 +266,7 @@ class CommonSpace(FittedCommonSpace):
         return same
 
     def _take_in(self, name: str, space: Embeddings, found: Joined) -> None:
-        """Add a space that has joined; one that does not belong is named, and changes nothing else."""
+        """Add a space that has joined; one that does not belong is only listed as left out."""
         each = (*self.health_.each, *found.each)
         if found.member is None:
             left_out = self.health_.left_out | {name: found.reason}
@@ -289,7 +289,7 @@ class CommonSpace(FittedCommonSpace):
     def _name(
         self, rows: NDArray[np.int64], probability: Matrix, keys_of: Sequence[Sequence[Key] | Mapping[int, Key]]
     ) -> None:
-        """Set the groups, the largest and most probable first, and their keys."""
+        """Set the groups, sorted by size and probability in descending order, and their keys."""
         order = np.lexsort((-probability, -(rows >= 0).sum(axis=1)))
         self.groups_, self.group_probability_ = rows[order], probability[order]
         self.group_keys_ = [
@@ -316,7 +316,7 @@ def _as_spaces(spaces: Mapping[str, SpaceLike], minimum: int) -> dict[str, Embed
 
 
 def _members(union: Union, given: Mapping[str, Embeddings], loaded: Sequence[Loaded]) -> dict[str, Member]:
-    """The spaces that belong, in their own coordinates."""
+    """The members by name, with matrices for their original coordinates."""
     names = list(given)
     found: dict[str, Member] = {}
     if union.factors is None:
@@ -340,7 +340,7 @@ def _members(union: Union, given: Mapping[str, Embeddings], loaded: Sequence[Loa
 
 
 def _matches(union: Union, names: Sequence[str]) -> dict[tuple[str, str], NDArray[np.int64]]:
-    """By names, the best candidates of all rows: those in their groups, and otherwise those that the factors read."""
+    """The best candidates of all rows, by names of two members: those in their groups, or else those by the factors."""
     found = {}
     for (s, t), match in union.matches.items():
         grouped = union.groups.partners(s, t, len(match.partner))

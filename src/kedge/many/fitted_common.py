@@ -1,4 +1,4 @@
-"""What a fitted `CommonSpace` is used for: translating, common coordinates, groups."""
+"""The uses of a fitted `CommonSpace`: translation, common coordinates, groups."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Matrix = NDArray[np.float32]
 
 
 class FittedCommonSpace(Parameters):
-    """The part of `CommonSpace` that needs no spaces, only what was learned from them."""
+    """The part of `CommonSpace` that needs only what was learned, not the spaces themselves."""
 
     members_: dict[str, Member]
     groups_: NDArray[np.int64]
@@ -37,7 +37,7 @@ class FittedCommonSpace(Parameters):
     provenance_: dict[str, Any]
 
     def translate(self, vectors: SpaceLike, *, source: str, target: str, scale: str = "unit") -> Matrix:
-        """Vectors (k, ds) of one space in another's (k, dt), through the common space; one (ds,) becomes one (dt,).
+        """Translate vectors (k, ds) of one space into another (k, dt), or one (ds,) into (dt,), by the common space.
 
         They have unit length, or with `scale="raw"` the mean length of the target's vectors.
         """
@@ -46,7 +46,7 @@ class FittedCommonSpace(Parameters):
         )
 
     def translator(self, *, source: str, target: str, scale: str = "unit") -> Translator:
-        """What `translate` does to vectors, as a part that needs NumPy only."""
+        """The transformation behind `translate` as a `Translator`, which needs only NumPy."""
         if scale not in ("unit", "raw"):
             raise InputError(f"scale must be 'unit' or 'raw', got {scale!r}")
         first, second = self.require_member(source), self.require_member(target)
@@ -58,18 +58,18 @@ class FittedCommonSpace(Parameters):
     def project(self, vectors: SpaceLike, *, space: str, query: bool = False, metric: CommonMetric = "ip") -> Matrix:
         """Common coordinates of vectors (k, d) of a space, of documents or of queries.
 
-        By "ip" (k, c + 2) the inner product of a query's and a document's, of whatever spaces, is the log of how much
-        likelier they are one item than two: one index can hold documents of several encoders and answer queries of any
-        of them. By "l2" (k, c + 1) the nearest are the likeliest, in the same order.
+        With "ip" (k, c + 2), the inner product of a query's and a document's coordinates, of any two members, is the
+        log likelihood ratio of their being one item rather than two, so one index can hold documents of several
+        encoders and answer queries of any of them. With "l2" (k, c + 1), distances give the same order.
         """
         return self.require_member(space).project(vectors, query=query, metric=metric)
 
     def between(self, source: str, target: str) -> PairOfMembers:
-        """Two of the members as the sides of a pair, for `kedge.tasks.search` and the like."""
+        """Two members as the sides of a pair, for functions such as `kedge.tasks.search`."""
         return PairOfMembers(self.require_member(source), self.require_member(target))
 
     def match(self, source: str, target: str) -> NDArray[np.int64]:
-        """For every row of the source the row of the target in its group (n,), -1 where there is none."""
+        """For every row of the source, the row of the target in its group (n,), -1 if there is none."""
         first, second = (list(self.members_).index(self.require_member(name).name) for name in (source, target))
         found = np.full(self.members_[source].rows, -1, dtype=np.int64)
         both = self.groups_[(self.groups_[:, [first, second]] >= 0).all(axis=1)]
@@ -77,7 +77,7 @@ class FittedCommonSpace(Parameters):
         return found
 
     def groups_frame(self) -> pd.DataFrame:
-        """The groups of two rows or more as a DataFrame of pandas: `probability`, and a column of keys per member."""
+        """The groups of two or more rows as a pandas DataFrame: `probability`, and a column of keys per member."""
         self._check_fitted()
         with needing("frames need", "pandas", install="kedge[pandas]", otherwise=", or use group_keys_"):
             import pandas
@@ -88,7 +88,7 @@ class FittedCommonSpace(Parameters):
         return pandas.DataFrame(columns)
 
     def require_member(self, name: str) -> Member:
-        """The space of that name; an `InputError` says which there are, or why it was left out."""
+        """The member of this name; otherwise an `InputError` lists the members, or says why it was left out."""
         self._check_fitted()
         if name not in self.members_:
             out = self.health_.left_out.get(name)

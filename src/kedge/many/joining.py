@@ -1,4 +1,4 @@
-"""A further space joins a common space whose members stay where they are."""
+"""Let a further space join a common space whose members stay where they are."""
 
 from __future__ import annotations
 
@@ -23,14 +23,16 @@ from kedge.models.pair_fitting import moments_of_halves
 from kedge.models.pair_model import choose_ridge
 from kedge.solving.steps import Log
 
-# The new space is compared with so many members.
+# The new space is aligned with at most this many members.
 _MAX_PARTNERS = 3
 
 
 @dataclass(frozen=True)
 class Joined:
-    """A space that has joined, or None and the reason why it does not belong; the groups (g, k + 1) with its rows last,
-    their probability (g,), and the answers for its pairs.
+    """The new `member`, or None and the `reason` why it does not belong.
+
+    `groups` (g, k + 1) hold its rows in the last column (unchanged (g, k) if it does not belong), `probability` (g,)
+    theirs, and `each` the answers for its pairs.
     """
 
     member: Member | None
@@ -54,10 +56,10 @@ def join(
     disjoint: bool,
     name: str,
 ) -> Joined:
-    """Let a space join by its pairs with `partners`, members whose rows are at hand.
+    """Let a space join by its pairs with `partners`, the members whose rows are available.
 
-    `known` (a, 1 + p) are tuples of rows of the space and of the partners, -1 where unknown; `groups` (g, k) those of
-    the members.
+    `known` (a, 1 + p) holds tuples of rows of the space and of the partners, -1 where unknown; `groups` (g, k) are
+    those of the members.
     """
     outcomes: dict[str, PairOutcome] = {}
     for place, (partner, loaded) in enumerate(list(partners.items())[:_MAX_PARTNERS], start=1):
@@ -99,7 +101,7 @@ def join(
         Groups(groups, probability),
         at_hand,
         known,
-        min_probability=1.01 if disjoint else min_confidence,  # no group but the known ones
+        min_probability=1.01 if disjoint else min_confidence,  # 1.01: only known pairs are merged
         chance_rate=chance,
     )
     return Joined(member, "", merged.rows, merged.probability, each)
@@ -134,10 +136,10 @@ def _factors(
     members: Mapping[str, Member],
     into: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Directions (d, c) that tell the members' factors from its rows, scaled to variance 1, and its loadings (c,).
+    """Directions (d, c) that predict the members' factors from its rows, scaled to variance 1, and its loadings (c,).
 
-    By ridge regression on the pairs, each partner weighted by how far it knows a factor itself; loadings are those that
-    explain best how pairs correlate that the regression was not fitted to. Where pairs are too few, the factors are
+    The directions come from ridge regression on the pairs, each partner weighted by how well it knows a factor; the
+    loadings are those that best explain the correlations of held-out pairs. If there are too few pairs, the factors are
     read through the map into the common space.
     """
     spectrum = space.spectrum
@@ -167,5 +169,5 @@ def _factors(
 
 
 def _in_axes(matrix: object, loaded: Loaded) -> Tensor:
-    """A matrix (d, c) for vectors as they are, for rows in the space's principal axes (k, c)."""
+    """A matrix (d, c) for vectors, converted to one (k, c) for rows in the space's principal axes."""
     return loaded.axes.T @ torch.as_tensor(matrix)

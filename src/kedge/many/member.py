@@ -1,4 +1,4 @@
-"""One space of a common space: how its vectors get there and back, and how they compare with others'. NumPy only."""
+"""A member of a common space: how its vectors get there and back, and how they compare with others. NumPy only."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from kedge.spaces.embeddings import Embeddings
 
 Matrix = NDArray[np.float32]
 CommonMetric = Literal["ip", "l2"]
-"""What common coordinates are compared by: the inner product, or distance."""
+"""How common coordinates are compared: by inner product, or by distance."""
 
 
 @dataclass(frozen=True)
 class Member:
-    """A space of n `rows` with d dimensions, by its `name`.
+    """A space called `name` with n `rows` and d dimensions.
 
-    `center` (d,) is what was subtracted from its unit rows, `mean_norm` the mean length that they had, `checksum` that
-    of its vectors. `into` (d, D) takes its normalised rows into the common space, `back` (D, d) out of it.
-    `directions` (d, c) are those of the common factors, `loadings` (c,) say how far it knows each of them, and
-    `usual` (c,) how far spaces knew them on average when the common space was made.
+    `center` (d,) was subtracted from its unit rows, `mean_norm` is the mean length of its vectors, `checksum` is that
+    of its vectors. `into` (d, D) maps its normalised rows into the common space, `back` (D, d) out of it.
+    `directions` (d, c) are those of the common factors, `loadings` (c,) say how well the space knows each of them, and
+    `usual` (c,) how well members knew them on average when the common space was made.
     """
 
     name: str
@@ -45,16 +45,16 @@ class Member:
 
     @property
     def dim(self) -> int:
-        """Dimensions d."""
+        """The number of dimensions d."""
         return len(self.center)
 
     @property
     def normaliser(self) -> Normaliser:
-        """Unit norm and centering as in `fit`."""
+        """Scales to unit norm and centers as `fit` did."""
         return Normaliser(self.center)
 
     def as_vectors(self, vectors: SpaceLike) -> Matrix:
-        """Vectors (k, d), or one (d,), in any form that a space may have, checked."""
+        """Check vectors (k, d), or one (d,), given in any form that a space may have."""
         source = vectors.source if isinstance(vectors, Embeddings) else "vectors"
         matrix = as_matrix(vectors, source)
         if matrix.ndim == 1:
@@ -71,13 +71,13 @@ class Member:
         return checked
 
     def project(self, vectors: SpaceLike, *, query: bool = False, metric: CommonMetric = "ip") -> Matrix:
-        """Common coordinates of vectors (k, d), or those of one (d,), of documents or of queries.
+        """Common coordinates of vectors (k, d), or of one (d,), of documents or of queries.
 
-        "ip" (k, c + 2): the inner product of those of a query and of a document, of whatever spaces, is the log of how
-        much likelier they are one item than two: exactly so for spaces that know the factors equally well. What a
-        vector has by itself stands in the last two coordinates, in the other order for queries.
+        "ip" (k, c + 2): the inner product of a query's and a document's coordinates, of any two members, is the log
+        likelihood ratio of their being one item rather than two; exactly so if both know the factors equally well. The
+        last two coordinates hold the term of the vector itself and a 1, in reverse order for queries.
 
-        "l2" (k, c + 1): the same order by distance, for indexes that know no inner product.
+        "l2" (k, c + 1): the same order by distance, for indexes without inner product.
         """
         if metric not in ("ip", "l2"):
             raise InputError(f"metric must be 'ip' (inner product) or 'l2' (distance), got {metric!r}")
@@ -88,12 +88,12 @@ class Member:
         return transform(*parts, query=query).astype(np.float32).reshape(*given.shape[:-1], -1)
 
     def coordinates(self, metric: CommonMetric = "ip") -> int:
-        """How many common coordinates there are."""
+        """The number of common coordinates."""
         return len(self.loadings) + (2 if metric == "ip" else 1)
 
     def as_documents(self, space: Embeddings) -> Matrix:
-        """Common coordinates by inner product (m, c + 2) of documents, checked; those by distance (m, c + 1) become
-        such.
+        """Check common coordinates of documents: for inner products (m, c + 2), or for distances (m, c + 1), which are
+        converted.
         """
         if space.dim == self.coordinates("l2"):
             return from_distance(space.vectors.astype(np.float64), self.usual.astype(np.float64)).astype(np.float32)
@@ -107,12 +107,12 @@ class Member:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of where vectors go: coordinates of two runs that have such a member in common can be mixed."""
+        """A hash of the projection: coordinates of two runs can be mixed if they share a member with this hash."""
         parts = (self.center, self.directions, self.loadings, self.usual)
         return hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in parts)).hexdigest()[:16]
 
     def side(self, name: str, other: Member) -> Side:
-        """The space as one side, "X" or "Y", of a pair with another: as the likelihood of just these two reads it."""
+        """The space as side "X" or "Y" of a pair with another member, read by the likelihood of just these two."""
         correlations = self.loadings * other.loadings
         return Side(
             "X" if name == "X" else "Y",
@@ -129,7 +129,7 @@ class Member:
 
 @dataclass(frozen=True)
 class PairOfMembers:
-    """Two members: what `AnchorDiscovery` has as `x_` and `y_`, so that whatever needs just these can be done here."""
+    """Two members with `x_` and `y_` like an `AnchorDiscovery`, for anything that needs only these."""
 
     source: Member
     target: Member

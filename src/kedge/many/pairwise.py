@@ -1,6 +1,6 @@
-"""One pair of spaces, aligned by itself or from what their neighbours know, as far as many spaces need it.
+"""Align one pair of spaces, by itself or from what its neighbours know, as far as many spaces need it.
 
-No anchors are chosen and no maps compared: those of all spaces come from all pairs together.
+No anchors are chosen and no maps compared here: the maps of all spaces are fitted to all pairs together.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from kedge.solving.schedule import SOFT_ROWS, Schedule, schedules_for
 from kedge.solving.steps import Log
 
 How = Literal["alone", "through neighbours", "not run"]
-"""How a pair of spaces was aligned; one that was not run has its alignment from all others."""
+"""How a pair of spaces was aligned; one that was not run is aligned by all others."""
 
 
 @dataclass(frozen=True)
 class PairOutcome:
-    """What two spaces came to.
+    """The result of aligning two spaces.
 
-    `partner` (n,) is the match of all rows of the first, `partner_back` (m,) the row of the first that is in a mutual
-    pair with each of the second, or -1; `pairs` (p, 2) are rows that are probably one item, the seeds
-    first, and `cross` (ds, dt) is what rotations are fitted to: the cross moment of the pairs, or, where they are too
-    few to learn from (`soft`), of what all rows softly correspond to.
+    `partner` (n,) is the match of all rows of the first space; `partner_back` (m,) holds for each row of the second the
+    row of the first that it is mutual with, or -1. `pairs` (p, 2) are rows that are probably one item, seeds first.
+    Rotations are fitted to `cross` (ds, dt): the cross moment of the pairs, plus, if these are too few to learn from
+    (`soft`), that of the soft pairs of all rows.
     """
 
     how: How
@@ -55,22 +55,22 @@ class PairOutcome:
 
     @property
     def link(self) -> Link:
-        """The match from the first to the second, as a part of a loop."""
+        """The match from the first space to the second, as a link of a loop."""
         return Link(self.partner, _sure(self.pairs, len(self.partner)))
 
     @property
     def link_back(self) -> Link:
-        """The match from the second to the first."""
+        """The match from the second space to the first, as a link of a loop."""
         return Link(self.partner_back, _sure(self.pairs.flip(1), len(self.partner_back)))
 
     @property
     def ok(self) -> bool:
-        """Whether the map is right."""
+        """Whether the map was judged to be right."""
         return self.judged.ok
 
 
 def problem_of(first: Loaded, second: Loaded, seeds: Tensor) -> Problem:
-    """Two spaces and their seeds (s, 2)."""
+    """The matching problem of two spaces and their seeds (s, 2)."""
     exact = exact_is_quick(len(first.rows), len(second.rows), first.rows.device)
     spectra = (first.spectrum, second.spectrum)
     seeds_x, seeds_y = (rows.contiguous().to(first.rows.device) for rows in seeds.T)
@@ -89,7 +89,7 @@ def problem_of(first: Loaded, second: Loaded, seeds: Tensor) -> Problem:
 def align_alone(
     first: Loaded, second: Loaded, seeds: Tensor, random_state: int, log: Log, *, disjoint: bool
 ) -> PairOutcome:
-    """Two spaces, from their seeds (s, 2) or from nothing."""
+    """Align two spaces from their seeds (s, 2), or from nothing."""
 
     def find(problem: Problem, judge: LabelFreeJudge, generator: torch.Generator) -> Alignment:
         schedules = schedules_for(len(seeds), None, max(len(first.rows), len(second.rows)))
@@ -101,7 +101,7 @@ def align_alone(
 def align_from(
     first: Loaded, second: Loaded, seeds: Tensor, reading: Reading, random_state: int, log: Log, *, disjoint: bool
 ) -> PairOutcome:
-    """Two spaces, from a reading of them that others have led to."""
+    """Align two spaces starting from a reading of them that other pairs have led to."""
 
     def find(problem: Problem, judge: LabelFreeJudge, generator: torch.Generator) -> Alignment:
         finished = finish(problem, reading, Schedule().finish_rounds, judge, log)
@@ -158,13 +158,13 @@ def _align(
 
 
 def _sure(pairs: Tensor, count: int) -> Tensor:
-    """The partners (n,) that pairs (p, 2) give so many rows, -1 for the others."""
+    """The partners (n,) of `count` rows in pairs (p, 2), -1 for the others."""
     found = torch.full((count,), -1, dtype=torch.int64, device=pairs.device)
     found[pairs[:, 0]] = pairs[:, 1]
     return found
 
 
 def _probable(trusted: Problem, confidence: Confidence) -> Tensor:
-    """The seeds, and the mutual pairs of other rows that are probably right (p, 2)."""
+    """The seeds, followed by the mutual pairs of other rows that are probably right (p, 2)."""
     probable = torch.from_numpy(confidence.paired >= PROBABLE).to(trusted.device)
     return torch.stack(known_and_found(trusted, confidence.match, probable), dim=1)

@@ -1,4 +1,4 @@
-"""What is known between many spaces, in the forms that people have it in, as tuples of rows."""
+"""Convert seeds between many spaces, in any of the accepted forms, to tuples of rows."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from kedge.spaces.conversion import is_frame
 from kedge.spaces.pairs import read_fields
 
 UNKNOWN = -1
-"""In the place of a row that a tuple does not name."""
+"""Stands for a row that a tuple does not name."""
 
 
 def as_seed_tuples(seeds: Any, spaces: Mapping[str, Embeddings]) -> NDArray[np.int64]:
-    """Seeds as rows (a, k) of the spaces in their order, -1 where unknown; tuples that share a row are one.
+    """Seeds as rows (a, k) of the spaces in order, -1 where unknown; tuples that share a row are merged.
 
-    They are a dict from two names to pairs, {("minilm", "bge"): [...]}; or tuples with a place for each space, None
-    where unknown: a list, an array, a DataFrame whose columns are names of spaces, or dicts from names to keys.
+    They are given as a dict from two names to pairs, {("minilm", "bge"): [...]}; or as tuples with a key or row for
+    each space, None where unknown: a list, an array, a DataFrame with names of spaces as columns, or dicts from names
+    to keys.
     """
     names = list(spaces)
     if seeds is None:
@@ -37,7 +38,7 @@ def as_seed_tuples(seeds: Any, spaces: Mapping[str, Embeddings]) -> NDArray[np.i
 
 
 def read_seed_tuples(path: Path, spaces: Mapping[str, Embeddings]) -> NDArray[np.int64]:
-    """Seeds of a table whose header names the spaces, one column each, empty where a key is unknown."""
+    """Read seeds from a table with one column per space, named in the header; cells are empty where unknown."""
     table = read_fields(path)
     if not table:
         raise InputError(f"{path}: holds no seeds; the first line names the spaces: {', '.join(spaces)}")
@@ -108,7 +109,7 @@ def _as_tuple(item: Any, number: int | str, spaces: Mapping[str, Embeddings]) ->
 
 
 def _merged(tuples: Sequence[Sequence[int]], spaces: Mapping[str, Embeddings]) -> NDArray[np.int64]:
-    """Tuples that share a row as one; refused where one would have two rows of a space."""
+    """Merge tuples that share a row; raises if a merged tuple would have two rows of one space."""
     names = list(spaces)
     merged: list[list[int] | None] = []
     holder: dict[tuple[int, int], int] = {}

@@ -1,6 +1,6 @@
-"""From spaces and what is known between them to one common space: pairs, loops, rotations, factors, groups.
+"""Unite spaces, and what is known between them, into one common space: pairs, loops, rotations, factors, groups.
 
-Pairs of spaces are run first, each by itself, and judged. Those that pass, and break no loop, hold the common space
+First, each pair of spaces is aligned by itself and judged. The pairs that pass and break no loop hold the common space
 together; a pair that fails by itself is tried once more from where its neighbours have led. Then everything is fitted
 to all pairs at once: a rotation per space (`synchronisation`), coordinates with likelihoods (`common_factors`), and the
 groups (`grouping`), to which the coordinates are fitted once more.
@@ -31,23 +31,24 @@ from kedge.models.pair_fitting import moments_of_halves
 from kedge.models.pair_model import choose_ridge
 from kedge.solving.steps import Log
 
-# By this power of its variances a space is whitened before it is rotated, as by a whiten-rotate-recolor map.
+# Before it is rotated, a space is scaled by this power of its variances, as in a whiten-rotate-recolor map.
 _POWER, _RIDGE = -0.25, 0.01
-# Of so many of the surest pairs the middle ridge is taken.
+# The ridge is the median of those chosen for this many of the largest pairs.
 _RIDGES_OF = 3
 
 Report = Callable[[Pair, PairOutcome], None]
-"""What is called with every pair of spaces that has been aligned."""
+"""Called with every pair of spaces that has been aligned."""
 
 
 @dataclass(frozen=True)
 class Union:
-    """What many spaces came to, in their principal axes.
+    """The result of uniting many spaces, in their principal axes.
 
-    `members` are the numbers of those that hold together. Of these, in that order, `into` (ds, d) takes normalised rows
-    into the common space and `back` (d, ds) out of it; `factors` reads them. `outcomes` are the pairs that were run,
-    by numbers of all spaces, `matches` those of all pairs of members as the factors read them, with how many rows
-    `recognised` their counterpart; `breaking` are pairs that look right by themselves, but break their loops.
+    `members` are the numbers of the spaces that hold together. For each of these, in order, `into` (ds, d) maps
+    normalised rows into the common space and `back` (d, ds) out of it; `factors` reads them. `outcomes` holds the pairs
+    that were run, by numbers of all spaces. `matches` holds the matches of all pairs of members as the factors read
+    them, by numbers among the members, and `recognised` how many rows recognise their counterpart. `breaking` are pairs
+    that look right by themselves but break their loops.
     """
 
     members: tuple[int, ...]
@@ -74,7 +75,7 @@ def unite(
 ) -> Union:
     """Unite spaces, given tuples (a, k) of rows that are known to be one item, -1 where unknown.
 
-    Spaces that are declared `disjoint` have no item in common but the known ones: no others are looked for.
+    `disjoint` declares that the spaces have no items in common except the known ones, so no others are searched for.
     """
     outcomes = _run_alone(spaces, known, random_state, log, on_pair, disjoint=disjoint)
     loops = [] if disjoint else loops_of(outcomes)
@@ -103,7 +104,7 @@ def unite(
     breaking = tuple(pair for pair in breaking if pair not in trusted)
     if again:
         into, back, factors = fit_common(some, _among(members, trusted))
-    # Other spaces make it harder to fit noise: what the pair that is least prone to it came to is enough to ask.
+    # Other spaces make it harder to fit noise, so the lowest chance rate of all pairs is a sufficient baseline.
     chance = min(found.judged.chance_rate for found in trusted.values())
     matches, recognised = _read_all(some, factors, chance) if factors is not None else ({}, {})
     seeds = known[:, list(members)].cpu()
@@ -123,7 +124,7 @@ def unite(
 
 
 def loops_of(outcomes: Mapping[Pair, PairOutcome]) -> list[Loop]:
-    """All triangles of pairs that were aligned by themselves."""
+    """The loops over all triangles of pairs that were aligned by themselves."""
     return [
         close_loop((s, t, u), outcomes[s, t].link, outcomes[t, u].link, outcomes[s, u].link_back)
         for s, t, u in triangles_of(outcomes)
@@ -133,7 +134,7 @@ def loops_of(outcomes: Mapping[Pair, PairOutcome]) -> list[Loop]:
 def fit_common(
     spaces: Sequence[Loaded], outcomes: Mapping[Pair, PairOutcome]
 ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], CommonFactors]:
-    """Maps into the common space and back, and the factors, of spaces that the outcomes connect."""
+    """Fit the maps into the common space and back, and the factors, of spaces that the outcomes connect."""
     into, back = _fit_rotations(spaces, {pair: found.cross for pair, found in outcomes.items()})
     hard = {pair: found.pairs for pair, found in outcomes.items() if not found.soft}
     if {space for pair in hard for space in pair} != set(range(len(spaces))):
@@ -144,7 +145,7 @@ def fit_common(
 def _fit_to_groups(
     spaces: Sequence[Loaded], groups: Groups, outcomes: Mapping[Pair, PairOutcome]
 ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], CommonFactors]:
-    """The same, of the pairs that the groups hold, also between spaces that were not run; and of soft ones."""
+    """The same, fitted to the pairs in the groups, also between spaces that were not run, and to soft outcomes."""
     count = len(spaces)
     hard = {(s, t): groups.pairs(s, t) for s in range(count) for t in range(s + 1, count)}
     crosses = {pair: found.cross for pair, found in outcomes.items() if found.soft}
@@ -165,7 +166,7 @@ def _fit_to_groups(
 def _fit_rotations(
     spaces: Sequence[Loaded], crosses: Mapping[Pair, Tensor]
 ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-    """Whiten by half, rotate into the common space; rotate out of it, recolor by half."""
+    """Maps that half-whiten and rotate into the common space, and that rotate out of it and half-recolor."""
     spectra = [space.spectrum for space in spaces]
     half_white = {(s, t): half_whitened(spectra[s], spectra[t], cross) for (s, t), cross in crosses.items()}
     rotations = synchronise(half_white, [len(spectrum.variances) for spectrum in spectra])
@@ -173,24 +174,24 @@ def _fit_rotations(
 
 
 def half_whitened(first: Spectrum, second: Spectrum, cross: Tensor) -> Tensor:
-    """A cross moment (ds, dt) of rows as they are before they are rotated."""
+    """A cross moment (ds, dt) of half-whitened rows, from that of the rows themselves."""
     return first.times_power(second.times_power(cross.T, _POWER, _RIDGE).T, _POWER, _RIDGE)
 
 
 def half_whitened_side(spectrum: Spectrum, cross: Tensor) -> Tensor:
-    """The same where only the first side is as it was."""
+    """The same if the second side has been transformed already."""
     return spectrum.times_power(cross, _POWER, _RIDGE)
 
 
 def maps_of(spectra: Sequence[Spectrum], rotations: Sequence[Tensor]) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-    """Maps into the common space (ds, d), and back (d, ds), by rotations (ds, d)."""
+    """Maps into the common space (ds, d), and back (d, ds), from rotations (ds, d)."""
     sides = list(zip(spectra, rotations, strict=True))
     into = tuple(spectrum.times_power(rotation, _POWER, _RIDGE) for spectrum, rotation in sides)
     return into, tuple(spectrum.times_power(rotation, -_POWER, _RIDGE).T for spectrum, rotation in sides)
 
 
 def _fit_hard(spaces: Sequence[Loaded], pairs: Mapping[Pair, Tensor]) -> CommonFactors:
-    """The factors of pairs (p, 2) of rows between some of the spaces."""
+    """Fit the factors to pairs (p, 2) of rows between some of the spaces."""
     nothing = torch.empty(0, 2, dtype=torch.int64)
     halves = {
         (s, t): moments_of_halves(problem_of(spaces[s], spaces[t], nothing), *found.T)
@@ -204,7 +205,7 @@ def _fit_hard(spaces: Sequence[Loaded], pairs: Mapping[Pair, Tensor]) -> CommonF
 def _run_alone(
     spaces: Sequence[Loaded], known: Tensor, random_state: int, log: Log, on_pair: Report | None, *, disjoint: bool
 ) -> dict[Pair, PairOutcome]:
-    """The pairs that are run: as many as it takes to connect all spaces, if that can be."""
+    """Align pairs of spaces by themselves, until all spaces are connected or no pairs are left to try."""
     outcomes: dict[Pair, PairOutcome] = {}
     waiting = pairs_to_run(len(spaces))
     while waiting:
@@ -223,7 +224,7 @@ def _run_alone(
 def _read_all(
     spaces: Sequence[Loaded], factors: CommonFactors, chance_rate: float
 ) -> tuple[dict[Pair, Match], dict[Pair, Recognition]]:
-    """All pairs of members as the factors read them."""
+    """The matches of all pairs of members as the factors read them, and how many rows recognise their counterpart."""
     matches, recognised = {}, {}
     nothing = torch.empty(0, 2, dtype=torch.int64)
     for s in range(len(spaces)):
@@ -236,7 +237,7 @@ def _read_all(
 
 
 def _known_groups(spaces: Sequence[Loaded], known: Tensor) -> Groups:
-    """The known tuples (a, k) and the single rows of all spaces."""
+    """Groups of the known tuples (a, k), and of the single remaining rows of all spaces."""
     tuples = known[(known >= 0).sum(dim=1) > 1]
     parts = [tuples]
     for space, loaded in enumerate(spaces):
@@ -256,7 +257,7 @@ def _seeds(known: Tensor, first: int, second: int) -> Tensor:
 
 
 def _among(members: Sequence[int], outcomes: Mapping[Pair, PairOutcome]) -> dict[Pair, PairOutcome]:
-    """The outcomes between members, by their numbers among these."""
+    """The outcomes between members, renumbered by position among the members."""
     place = {space: number for number, space in enumerate(members)}
     return {(place[s], place[t]): found for (s, t), found in outcomes.items() if s in place and t in place}
 
@@ -266,6 +267,6 @@ def _cross(first: Loaded, second: Loaded, pairs: Tensor) -> Tensor:
 
 
 def center_of_space(space: Loaded) -> NDArray[np.float32]:
-    """What was subtracted from the unit rows (d,)."""
+    """The center (d,) that was subtracted from the unit rows."""
     assert space.center is not None, "spaces are centered when they are united"
     return to_numpy(space.center)

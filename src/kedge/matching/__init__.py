@@ -1,6 +1,6 @@
-"""Who corresponds to whom: a problem, reductions of a similarity that is never stored, and what is built on them.
+"""Matching rows of two spaces, by reductions over a similarity matrix that is never stored.
 
-May import geometry and below; `kernels` is the only folder that knows Triton.
+May import geometry and below; `kernels` is the only folder that depends on Triton.
 """
 
 from kedge.matching.assignment import assign_distinct

@@ -12,11 +12,11 @@ from kedge.matching.blocks import DEFAULT_BUDGET, float_parts, row_blocks
 
 
 def assign_distinct(a: Tensor, b: Tensor, column_penalty: Tensor, *, budget: int = DEFAULT_BUDGET) -> Tensor:
-    """Distinct rows of b (m, d), one for each row of a (n, d), of largest total <a_i, b_j> - penalty_j.
+    """Distinct rows of b (m, d), one for each row of a (n, d), with the largest total of <a_i, b_j> - penalty_j.
 
-    Exact without an n x m matrix: in the best assignment every row takes one of its n best columns (were it
-    worse, one of those would be free), so only these can matter. Memory is O(n^2), so a should be few rows,
-    such as anchors.
+    Exact without an n x m matrix: in the best assignment every row takes one of its n best columns (if it took a worse
+    one, one of those would be free), so only these matter. Memory is O(n^2), so a should have few rows, such as
+    anchors.
 
     Returns rows of b (n,).
     """
@@ -35,8 +35,8 @@ def assign_distinct(a: Tensor, b: Tensor, column_penalty: Tensor, *, budget: int
 
 
 def _cheapest(value: NDArray[np.float64], column: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Distinct columns (n,), one for each row of largest total value, of columns (n, k) with these values (n, k)."""
-    from scipy.sparse import csr_array  # loaded where they are needed: they take a fifth of a second
+    """Distinct columns (n,), one for each row, with the largest total, from columns (n, k) with these values (n, k)."""
+    from scipy.sparse import csr_array  # imported only when needed: it takes a fifth of a second
     from scipy.sparse.csgraph import min_weight_full_bipartite_matching
 
     candidates, position = np.unique(column, return_inverse=True)

@@ -1,6 +1,6 @@
-"""Rows and similarities a block at a time, so that nothing of the size of the whole is ever there at once.
+"""Rows and similarities one block at a time, so that nothing of full size is ever in memory.
 
-Many rows are held in half precision; whatever goes over rows here hands them out as float32.
+Large spaces are held in half precision; whatever iterates over rows here yields them as float32.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from kedge.errors import InputError
 DEFAULT_BUDGET = 256 * 2**20
 """Bytes that the temporaries of one pass may take."""
 
-# Larger blocks bring no speed on a CPU (measured on two cores: flat from 512 rows on): at most so many rows, and fewer
-# where they are long, down to some hundreds.
+# Larger blocks are no faster on a CPU (measured on two cores: flat from 512 rows on). So a block has at most this many
+# rows and numbers, but no fewer than a few hundred rows.
 _MAX_CPU_ROWS, _MAX_CPU_NUMBERS, _MIN_CPU_ROWS = 1024, 2**23, 256
 _CACHE_LINE = 16  # float32 numbers
-# How often a pass holds a block at once, at most.
+# The most copies of a block that a pass holds at once.
 _MAX_COPIES = 4
-# Rows worked on at once where a temporary of the size of the matrix would otherwise appear.
+# Rows processed at once, to avoid a temporary as large as the matrix.
 _ROWS = 4096
-# Rows of half precision that become float32 at once where all are gone over.
+# Rows of half precision that are converted to float32 at once.
 _HALF_ROWS = 65_536
 
 
 def row_pieces(rows: Tensor) -> Iterator[Tensor]:
-    """Rows (n, d) some thousands at a time, as float32."""
+    """Rows (n, d) as float32, a few thousand at a time."""
     return (rows[begin : begin + _ROWS].float() for begin in range(0, len(rows), _ROWS))
 
 
 def float_parts(rows: Tensor) -> Iterator[tuple[int, Tensor]]:
-    """Rows (n, d) as float32, each part with the number of its first row: all at once unless they must be converted."""
+    """Rows (n, d) as float32, each part with the number of its first row: one part unless they must be converted."""
     if rows.dtype == torch.float32:
         yield 0, rows
     else:
@@ -42,7 +42,7 @@ def float_parts(rows: Tensor) -> Iterator[tuple[int, Tensor]]:
 
 
 def map_rows(rows: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
-    """Rows (n, d) sent through a function of float32 rows (k, d) to rows (k, e), some at a time."""
+    """Apply a function of float32 rows (k, d) that gives rows (k, e) to all rows (n, d), some at a time."""
     first = function(rows[:_ROWS].float())
     if len(rows) <= _ROWS:
         return first
@@ -54,7 +54,7 @@ def map_rows(rows: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
 
 
 def require_budget(budget: int, rows: int) -> None:
-    """Raise an `InputError` unless so many bytes hold similarities to so many rows, as often as any pass needs them."""
+    """Raise an `InputError` unless `budget` bytes hold the similarities of one row to `rows` others, for any pass."""
     needed = 4 * _MAX_COPIES * rows
     if budget < needed:
         raise InputError(
@@ -86,11 +86,11 @@ def row_blocks(
 ) -> Iterator[tuple[slice, Tensor]]:
     """Yield (rows, scale * a[rows] @ b.T + bias) over all rows of a (n, d) against b (m, d), bias (m,) if any.
 
-    The yielded block is one buffer that the next step overwrites; the consumer may change it in place. `copies` is how
-    often the consumer holds a block at once, its temporaries counted in: what the budget must hold.
+    All blocks share one buffer, which the next step overwrites; the consumer may change it in place. `copies` is the
+    number of blocks that must fit in the budget: this one and all temporaries of the consumer.
     """
     count = _rows_per_block(a, b, budget, copies)
-    # Rows that begin on a cache line are worth up to four times the speed on a CPU (`python benchmarks/matching.py`).
+    # Aligning rows to cache lines is up to four times faster on a CPU (`python benchmarks/matching.py`).
     stride = -(-len(b) // _CACHE_LINE) * _CACHE_LINE
     buffer = torch.empty(count, stride, dtype=a.dtype, device=a.device)[:, : len(b)]
     columns = b.T
@@ -99,7 +99,7 @@ def row_blocks(
         block = buffer[: rows.stop - begin]
         if bias is None and scale == 1:
             torch.mm(a[rows], columns, out=block)
-        else:  # on the way, without another pass over the block or a copy of the inputs
+        else:  # within the product, without another pass over the block or a copy of the inputs
             start = columns.new_zeros(()) if bias is None else bias
             torch.addmm(start, a[rows], columns, alpha=scale, out=block)
         yield rows, block

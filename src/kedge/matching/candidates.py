@@ -1,9 +1,9 @@
-"""Candidates: for each row some of the other side among which its nearest nearly always are.
+"""Candidates: for each row a few of the other side, which nearly always include its nearest.
 
-Both sides are sorted into clusters, in the axes that matter most. A row is compared with all rows of the clusters of
-the other side that are nearest to it, and so is every row of the other side: two rows meet if either looks for the
-other where it is, which misses far fewer than either alone (`python benchmarks/candidates.py`). How many clusters a row
-looks into is decided on a sample whose nearest rows are known exactly.
+Both sides are clustered, in their leading axes. Each row probes the clusters of the other side that are nearest to it,
+and is compared with all of their rows. Rows of the other side do the same: two rows meet if either probes the other's
+cluster, which misses far fewer pairs than one direction alone (`python benchmarks/candidates.py`). How many clusters
+are probed is decided on a sample whose nearest rows are known exactly.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ from kedge.matching.clusters import Clusters, bounds_of
 from kedge.matching.neighbours import largest, top_k
 
 KEPT = 16
-"""Candidates that are kept for each row."""
+"""Candidates kept for each row."""
 
 KEPT_ONCE = {"cpu": 32, "cuda": KEPT}
-"""The same where all rows were compared once; the kernels of a GPU keep no more."""
+"""The same if they come from one comparison of all rows; the GPU kernels keep no more."""
 
-# Pairs of rows, n times m, up to which comparing all of them again and again is quick; and up to which comparing all
-# of them once is quicker than clusters are.
+# Up to this many pairs of rows, n * m, comparing all rows again and again is fast; and up to this many, comparing them
+# all once is faster than clustering.
 _QUICK = {"cpu": 15_000**2, "cuda": 200_000**2}
 _QUICK_ONCE = {"cpu": 30_000**2, "cuda": 2_000_000**2}
-# Clusters are made in so many leading axes: the others tell neighbours apart, but not regions.
+# Leading axes in which rows are clustered; the others tell neighbours apart, but not regions.
 _AXES = 64
 _POINTS_FOR_AXES = 20_000
-# The rows of a cluster compete for so many places among the candidates of one that looks into it.
+# Places among a row's candidates that the rows of each cluster it probes compete for.
 _PLACES = {"cpu": 32, "cuda": 64}
-# Numbers that one tensor may hold; with more than 2**31, GPU kernels that count in 32 bits read elsewhere.
+# The most numbers in one tensor; beyond 2**31, GPU kernels with 32-bit indices read the wrong memory.
 _NUMBERS = 2**30
-# How many clusters a row may look into, and the share of sampled rows that must meet their nearest.
+# How many clusters a row may probe, and the share of sampled rows that must meet their nearest.
 _PROBES = (8, 16, 32, 64)
 _MET = 0.995
 _SAMPLE = 1000
-# Rows whose numbers are float32 at once.
+# Rows converted to float32 at once.
 _ROWS = 16_384
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """For each row of a its candidates among the rows of b (n, k), for each row of b those of a (m, k), nearest first.
+    """Candidates for each row of a among the rows of b (n, k), and for each row of b among a (m, k), nearest first.
 
-    Where a row has fewer, the last are -1. `probes` says how many clusters each row was compared with, 0 if with all
-    rows.
+    If a row has fewer, the last are -1. `probes` is how many clusters each row was compared with, 0 if it was compared
+    with all rows.
     """
 
     of_a: Tensor
@@ -57,15 +57,14 @@ class Candidates:
 
 
 def exact_is_quick(rows_a: int, rows_b: int, device: torch.device) -> bool:
-    """Whether so many rows are better compared all with all."""
+    """Whether these numbers of rows are better compared all with all."""
     return rows_a * rows_b <= _QUICK[device.type]
 
 
 def find_candidates(a: Tensor, b: Tensor, *, biases: int = 0, budget: int = DEFAULT_BUDGET) -> Candidates:
-    """Candidates by inner product for rows a (n, d) and b (m, d), of float32 or half precision.
+    """Candidates by inner product for rows a (n, d) and b (m, d), in float32 or half precision.
 
-    The last `biases` columns are numbers that a row has whatever its partner is: they count in the product, but say
-    nothing about where a row lies.
+    The last `biases` columns hold biases of the rows: they count in the product, but say nothing of a row's position.
     """
     if len(a) * len(b) <= _QUICK_ONCE[a.device.type]:
         of_a, of_b = (
@@ -82,7 +81,7 @@ def find_candidates(a: Tensor, b: Tensor, *, biases: int = 0, budget: int = DEFA
 
 
 def _leading_axes(rows: Tensor, biases: int) -> Tensor:
-    """Axes (d, e) along which a sample of rows (m, d) varies most; the biases are in none of them."""
+    """Axes (d, e) along which a sample of rows (m, d) varies most; they are zero in the biases."""
     drawn = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))[:_POINTS_FOR_AXES]
     sample = rows[drawn.to(rows.device), : rows.shape[1] - biases].double()
     sample -= sample.mean(dim=0)
@@ -92,7 +91,7 @@ def _leading_axes(rows: Tensor, biases: int) -> Tensor:
 
 
 def _along(rows: Tensor, axes: Tensor) -> Tensor:
-    """Coordinates (n, e) of rows (n, d) along axes (d, e), of the precision of the rows."""
+    """Coordinates (n, e) of rows (n, d) along axes (d, e), in the precision of the rows."""
     points = torch.empty(len(rows), axes.shape[1], dtype=rows.dtype, device=rows.device)
     for begin in range(0, len(rows), _ROWS):
         points[begin : begin + _ROWS] = (rows[begin : begin + _ROWS].float() @ axes).to(rows.dtype)
@@ -102,7 +101,7 @@ def _along(rows: Tensor, axes: Tensor) -> Tensor:
 def _enough_probes(
     a: Tensor, b: Tensor, points_a: Tensor, points_b: Tensor, in_a: Clusters, in_b: Clusters, budget: int
 ) -> int:
-    """How many clusters rows must look into for nearly all of a sample of a to meet their nearest of b."""
+    """How many clusters rows must probe for nearly all of a sample of a to meet their nearest row of b."""
     drawn = torch.randperm(len(a), generator=torch.Generator().manual_seed(1))[:_SAMPLE].to(a.device)
     nearest = nearest_of(a[drawn].float(), b, 1, budget)[1][:, 0]
     forth = _place(points_a[drawn], in_b.centers, in_b.labels[nearest])
@@ -112,7 +111,7 @@ def _enough_probes(
 
 
 def _place(points: Tensor, centers: Tensor, cluster: Tensor) -> Tensor:
-    """How many centers (k, e) are nearer to points (s, e) than those of given clusters (s,)."""
+    """How many (s,) of the centers (k, e) are nearer to each point (s, e) than that of its given cluster (s,)."""
     closeness = torch.addmm(-centers.square().sum(dim=1) / 2, points.float(), centers.T)
     return (closeness > closeness.gather(1, cluster[:, None])).sum(dim=1)
 
@@ -120,9 +119,9 @@ def _place(points: Tensor, centers: Tensor, cluster: Tensor) -> Tensor:
 def nearest_of(
     queries: Tensor, rows: Tensor, count: int, budget: int, read: Callable[[Tensor], Tensor] | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Similarities and numbers (s, count) of the rows (m, d), of any precision, nearest to queries (s, d), exactly.
+    """Similarities and numbers (s, count) of the exact nearest rows (m, d), in any precision, to queries (s, d).
 
-    Rows that are not yet in the coordinates of the queries are `read` a part at a time.
+    `read`, if given, converts rows to the coordinates of the queries, a part at a time.
     """
     values = queries.new_empty(len(queries), 0)
     columns = torch.empty(len(queries), 0, dtype=torch.int64, device=queries.device)
@@ -135,9 +134,7 @@ def nearest_of(
 
 @dataclass(frozen=True)
 class _Found:
-    """Similarities (n, k) of rows and which rows of the other side (n, k) they are to; -inf and -1 where there are
-    fewer.
-    """
+    """Similarities (n, k) and the rows of the other side (n, k) that they belong to; -inf and -1 if there are fewer."""
 
     values: Tensor
     rows: Tensor
@@ -150,18 +147,18 @@ class _Found:
 
 @dataclass(frozen=True)
 class _Compared:
-    """What a search finds for those that look, and for the members of the clusters that they look into."""
+    """What a search finds for the queries, and for the members of the clusters that they probe."""
 
     of_queries: _Found
     of_members: _Found
 
 
 def _compare(queries: Tensor, rows: Tensor, probes: Tensor, clusters: Clusters, budget: int) -> _Compared:
-    """Compare each query (n, d) with all rows (m, d) of the clusters (n, p) it looks into."""
+    """Compare each query (n, d) with all rows (m, d) of the clusters (n, p) it probes."""
     found, met = _Found.nothing(len(queries), queries), _Found.nothing(len(rows), rows)
-    # Of each query its places, and its number in every cluster that it looks into.
+    # Bytes for each query: its places, and its number in every cluster that it probes.
     each = probes.shape[1] * (4 * _PLACES[rows.device.type] + 24)
-    if rows.is_cuda:  # which is quick only if much is done at once
+    if rows.is_cuda:  # a GPU is fast only with large batches
         budget = max(budget, torch.cuda.mem_get_info(rows.device)[0] // 4)
     limit = _NUMBERS // (probes.shape[1] * _PLACES[rows.device.type])
     at_once = max(1, min(len(queries), 2 * budget // each, limit))
@@ -174,11 +171,11 @@ def _compare(queries: Tensor, rows: Tensor, probes: Tensor, clusters: Clusters, 
 def _compare_some(
     queries: Tensor, rows: Tensor, probes: Tensor, some: slice, clusters: Clusters, found: _Found, met: _Found
 ) -> None:
-    """The same for some of the queries; what is found and met is brought up to date."""
+    """The same for some of the queries; updates `found` and `met`."""
     count = probes.shape[1]
     width = _PLACES[rows.device.type]
     places = torch.full((len(probes) * count, width), -torch.inf, device=rows.device)
-    looks = probes.flatten()  # who looks where: query i's p-th look is number i * count + p
+    looks = probes.flatten()  # the p-th probe of query i is number i * count + p
     order = looks.argsort(stable=True)
     bounds = bounds_of(looks, len(clusters.centers))
     bits = _bits(clusters, width)
@@ -203,13 +200,13 @@ def _compare_some(
 
 
 def _bits(clusters: Clusters, width: int) -> int:
-    """Bits that say which of the columns that compete for a place has won it."""
+    """How many bits it takes to say which of the columns competing for a place has won it."""
     largest = max(after - before for before, after in zip(clusters.bounds, clusters.bounds[1:], strict=False))
     return (-(-largest // width) - 1).bit_length()
 
 
 def _similarities(queries: Tensor, rows: Tensor, width: int) -> Tensor:
-    """Products (q, l) of queries (q, d) with rows (l, d), and -inf in columns that make l a multiple of the width."""
+    """Products (q, l) of queries (q, d) with rows (l, d), padded with -inf to a multiple of `width` columns."""
     steps = -(-len(rows) // width)
     similarity = torch.full((len(queries), steps * width), -torch.inf, device=rows.device)
     torch.mm(queries, rows.T, out=similarity[:, : len(rows)])
@@ -217,11 +214,11 @@ def _similarities(queries: Tensor, rows: Tensor, width: int) -> Tensor:
 
 
 def _best_places(similarity: Tensor, columns: int, width: int, bits: int) -> Tensor:
-    """The largest (q, w) of every w-th similarity of (q, l), with which of them it is in its last bits.
+    """The largest of every w-th similarity (q, l) for each place (q, w), with its index encoded in the last bits.
 
-    Selecting the largest with their indices takes longer than the product; maxima alone are quick. Two of a row's
-    nearest that compete for one place lose one of them, and the similarity its last digits: both are only candidates.
-    Overwrites the similarity.
+    Top-k with indices takes longer than the product; maxima alone are fast. If two of a row's nearest compete for one
+    place, one is lost, and similarities lose their last digits; for candidates neither matters much. Overwrites the
+    similarity.
     """
     packed = similarity.view(torch.int32)[:, :columns]
     step = torch.arange(columns, dtype=torch.int32, device=similarity.device) // width
@@ -230,7 +227,7 @@ def _best_places(similarity: Tensor, columns: int, width: int, bits: int) -> Ten
 
 
 def _meet(met: _Found, members: Tensor, who: Tensor, similarity: Tensor) -> None:
-    """Remember for the members (l,) of a cluster the nearest of the queries (q,) that look into it."""
+    """Update `met` for the members (l,) of a cluster with the nearest of the queries (q,) that probe it."""
     values, columns = largest(similarity.T.contiguous(), min(KEPT, len(who)))
     values = torch.cat([met.values[members], values], dim=1)
     rows = torch.cat([met.rows[members], who[columns].int()], dim=1)
@@ -239,7 +236,7 @@ def _meet(met: _Found, members: Tensor, who: Tensor, similarity: Tensor) -> None
 
 
 def _merged(one: _Found, other: _Found) -> Tensor:
-    """The rows (n, k) of the largest similarities of two searches, each row once; -1 where there are no more."""
+    """The rows (n, k) with the largest similarities in two searches, each once; -1 if there are no more."""
     merged = torch.empty_like(one.rows)
     for begin in range(0, len(merged), _ROWS):
         some = slice(begin, begin + _ROWS)
@@ -247,7 +244,7 @@ def _merged(one: _Found, other: _Found) -> Tensor:
         values = torch.cat([one.values[some], other.values[some]], dim=1)
         rows, order = rows.sort(dim=1)
         values = values.gather(1, order)
-        # Of a row that was found twice, only the first counts; the packed similarity may differ in its last bits.
+        # A row found by both searches counts once; its packed similarities may differ in the last bits.
         values[:, 1:][rows[:, 1:] == rows[:, :-1]] = -torch.inf
         values, order = values.topk(KEPT, dim=1)
         merged[some] = rows.gather(1, order).masked_fill_(values == -torch.inf, -1)

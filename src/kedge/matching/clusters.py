@@ -1,4 +1,4 @@
-"""Rows sorted into clusters, so that a row need only be compared with the clusters nearest to it."""
+"""Clusters of rows, so that a row need only be compared with the clusters nearest to it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from torch import Tensor
 from kedge.matching.blocks import DEFAULT_BUDGET, row_blocks
 
 ROWS_IN_A_CLUSTER = {"cpu": 128, "cuda": 1024}
-"""On average. Smaller clusters fit the rows better, larger ones make better use of a matrix product."""
+"""The average. Smaller clusters fit the rows better, larger ones make better use of a matrix product."""
 
-# Lloyd's rounds, and points a cluster that take part in them: clusters that are better still find hardly more.
+# Rounds of Lloyd's algorithm, and points per cluster that it runs on: better clusters hardly find more.
 _ROUNDS, _POINTS = 6, 24
-# Points that are float32 at once.
+# Points converted to float32 at once.
 _AT_ONCE = 65_536
 
 
@@ -28,7 +28,7 @@ class Clusters:
 
     @classmethod
     def of(cls, points: Tensor, budget: int = DEFAULT_BUDGET, *, count: int | None = None) -> Clusters:
-        """By k-means from a sample, always the same; points may be of half precision. `count` says how many."""
+        """Run k-means on a sample, deterministically, for `count` clusters; points may be in half precision."""
         count = count or max(1, len(points) // ROWS_IN_A_CLUSTER[points.device.type])
         drawn = torch.randperm(len(points), generator=torch.Generator().manual_seed(0))[: _POINTS * count]
         sample = points[drawn.to(points.device)].float()
@@ -47,7 +47,7 @@ class Clusters:
 
     @cached_property
     def bounds(self) -> list[int]:
-        """Where each cluster begins in that order, and at the end how many points there are (k + 1)."""
+        """Where each cluster begins in `order`, and last the number of points (k + 1)."""
         return bounds_of(self.labels, len(self.centers))
 
     def members(self, cluster: int) -> Tensor:
@@ -60,7 +60,7 @@ class Clusters:
 
 
 def nearest_centers(points: Tensor, centers: Tensor, count: int, budget: int = DEFAULT_BUDGET) -> Tensor:
-    """The centers (n, count), of (k, e), nearest to each point (n, e) by distance, nearest first."""
+    """The numbers (n, count) of the centers (k, e) nearest to each point (n, e) by distance, nearest first."""
     count = min(count, len(centers))
     nearest = torch.empty(len(points), count, dtype=torch.int64, device=points.device)
     bias = -centers.square().sum(dim=1) / 2
@@ -73,5 +73,5 @@ def nearest_centers(points: Tensor, centers: Tensor, count: int, budget: int = D
 
 
 def bounds_of(labels: Tensor, count: int) -> list[int]:
-    """Where each of so many labels begins when they are sorted, and at the end how many there are (count + 1)."""
+    """Where each of `count` labels begins once all are sorted, and last how many there are (count + 1)."""
     return [0, *torch.bincount(labels, minlength=count).cumsum(0).tolist()]

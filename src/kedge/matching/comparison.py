@@ -1,4 +1,4 @@
-"""Two sets of rows whose inner product is their similarity, and what is asked of them: exactly, or among candidates."""
+"""Comparison of two sets of rows by inner product: of all rows with all, or of each with its candidates."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from kedge.matching.candidates import Candidates, nearest_of
 from kedge.matching.csls import NEIGHBOURS, Match, Nearest, best_both_ways, match_csls, second_margins
 from kedge.matching.neighbours import largest
 
-# Numbers of candidates that are side by side in memory at once.
+# Numbers of gathered candidates that are in memory at once.
 _NUMBERS = 2**22
 CHECKED = 2000
-"""Rows of which the exact answer is found as well."""
+"""Rows for which the exact answer is found as well, to measure candidate recall."""
 
-# Of a checked row so many nearest rows are found exactly, and the hubness of so many of the best of these.
+# For a checked row, how many nearest rows are found exactly, and for how many of the best the exact hubness.
 _NEAREST, _CONTENDERS = 32, 4
 
 
@@ -29,34 +29,34 @@ class Comparison(Protocol):
 
     @property
     def x(self) -> Tensor:
-        """Those on one side."""
+        """The rows of one side."""
 
     @property
     def y(self) -> Tensor:
-        """Those on the other."""
+        """The rows of the other side."""
 
     @property
     def candidates(self) -> Candidates | None:
-        """What each row is compared with, if not with all."""
+        """What each row is compared with, or None if with all."""
 
     def match(self) -> Match:
         """The best partner of every row of x, and its lead over all rivals."""
 
     def second_margins(self, match: Match, rows: Tensor, *, of_y: bool = False) -> Tensor:
-        """Margins (k,) that rows (k,) of x, or of y, would have with their second best partner, without the best."""
+        """Margins (k,) that rows (k,) of x, or of y, would have with their second-best partner, without the best."""
 
     def ranked(self, match: Match, k: int) -> tuple[Tensor, Tensor]:
         """The k best partners of every row of x, best first: similarities less hubness (n, k), and rows of y (n, k).
 
-        Where a row is compared with fewer, the last are -inf and -1.
+        There are fewer than k if no row has more to be compared with; if only some do, the last are -inf and -1.
         """
 
     def candidate_recall(self, match: Match) -> CandidateRecall | None:
-        """How many of a sample of rows have the partner that a comparison with all rows gives them; None if all do."""
+        """How many of a sample of rows have the partner of an exact comparison; None if this one is exact."""
 
 
 class _ByChoices:
-    """A comparison in which the best few partners of every row of either side are known, and the hubness of all rows.
+    """A comparison that knows the best few partners of every row of either side, and the hubness of all rows.
 
     `match` and `second_margins` follow from these.
     """
@@ -81,7 +81,7 @@ class _ByChoices:
         rival = self._choices_y.best_besides(partner, rows)
         return Match(partner, value - torch.maximum(second, rival), *self._hubness)
 
-    def second_margins(self, match: Match, rows: Tensor, *, of_y: bool = False) -> Tensor:  # noqa: ARG002 - its hubness is ours
+    def second_margins(self, match: Match, rows: Tensor, *, of_y: bool = False) -> Tensor:  # noqa: ARG002 - hubness is known
         """See `Comparison.second_margins`."""
         own, other = (self._choices_y, self._choices_x) if of_y else (self._choices_x, self._choices_y)
         second = own.rows[rows, 1].long()
@@ -91,7 +91,7 @@ class _ByChoices:
 
 @dataclass(frozen=True)
 class ExactComparison(_ByChoices):
-    """Of all rows with all."""
+    """A comparison of all rows with all."""
 
     x: Tensor
     y: Tensor
@@ -142,20 +142,23 @@ class ExactComparison(_ByChoices):
 
 @dataclass(frozen=True)
 class CandidateComparison(_ByChoices):
-    """Of every row with its candidates, by exact similarities; what they are in is any coordinates of the same rows."""
+    """A comparison of every row with its candidates, by exact similarities.
+
+    The candidates may have been found in other coordinates of the same rows.
+    """
 
     x: Tensor
     y: Tensor
     candidates: Candidates
     budget: int = DEFAULT_BUDGET
 
-    def ranked(self, match: Match, k: int) -> tuple[Tensor, Tensor]:  # noqa: ARG002 - its hubness is ours
+    def ranked(self, match: Match, k: int) -> tuple[Tensor, Tensor]:  # noqa: ARG002 - hubness is known
         """See `Comparison.ranked`."""
         return self._choices_x.values[:, :k], self._choices_x.rows[:, :k].long()
 
     @cached_property
     def _similarities(self) -> tuple[Tensor, Tensor]:
-        """Of the rows of x with their candidates (n, k), and of those of y with theirs (m, k)."""
+        """Similarities of the rows of x to their candidates (n, k), and of the rows of y to theirs (m, k)."""
         x, y = self.x, self.y
         return similarities_of(x, y, self.candidates.of_a), similarities_of(y, x, self.candidates.of_b)
 
@@ -173,7 +176,7 @@ class CandidateComparison(_ByChoices):
         return _RankedCandidates.from_similarities(self.candidates.of_b, self._similarities[1], *self._hubness[::-1])
 
     def candidate_recall(self, match: Match) -> CandidateRecall:
-        """How many of a sample of rows of x have the partner that a comparison with all rows of y gives them."""
+        """See `Comparison.candidate_recall`."""
         x, y = self.x, self.y
         drawn = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))[:CHECKED].to(x.device)
         values, columns = nearest_of(x[drawn].float(), y, _NEAREST, self.budget)
@@ -184,13 +187,13 @@ class CandidateComparison(_ByChoices):
         best = (values - exact[place]).argmax(dim=1, keepdim=True)
         same = columns.gather(1, best)[:, 0] == match.partner[drawn]
         in_pairs = same[match.mutual[drawn]]
-        of_pairs = float(in_pairs.float().mean()) if len(in_pairs) else 1.0  # not NaN, which JSON does not know
+        of_pairs = float(in_pairs.float().mean()) if len(in_pairs) else 1.0  # not NaN, which JSON lacks
         return CandidateRecall(len(drawn), float(same.float().mean()), len(in_pairs), of_pairs)
 
 
 @dataclass(frozen=True)
 class CandidateRecall:
-    """Of so many `checked` rows, the `share` whose partner is the exact one; and the same of those in mutual pairs."""
+    """The `share` of the `checked` rows whose partner is the exact one, and the same for those in mutual pairs."""
 
     checked: int
     share: float
@@ -199,7 +202,7 @@ class CandidateRecall:
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
-        """Of the figures."""
+        """The names of these figures."""
         return tuple(field.name for field in fields(cls))
 
     def __str__(self) -> str:
@@ -208,7 +211,7 @@ class CandidateRecall:
 
 @dataclass(frozen=True)
 class _RankedCandidates:
-    """Candidates (n, k) of each row, best first, and by how much they are close once hubness is taken off (n, k)."""
+    """Candidates (n, k) of each row, best first, and their similarities less hubness (n, k)."""
 
     rows: Tensor
     values: Tensor
@@ -224,12 +227,12 @@ class _RankedCandidates:
 
     @classmethod
     def from_best(cls, values: Tensor, rows: Tensor) -> _RankedCandidates:
-        """Of the best rows (n, k) and their values (n, k); where there are fewer than three, nobody follows."""
+        """From the best rows (n, k) and their values (n, k), padded to three with -1 and -inf."""
         missing = (0, max(3 - rows.shape[1], 0))
         return cls(pad(rows, missing, value=-1), pad(values, missing, value=-torch.inf))
 
     def best_besides(self, rows: Tensor, barred: Tensor) -> Tensor:
-        """The largest value (k,) of each of some rows (k,), one candidate (k,) of each left out; rows may be -1."""
+        """The largest value (k,) of each of these rows (k,) for candidates other than `barred` (k,); rows may be -1."""
         rows = rows.clamp_min(0)
         first = self.rows[rows, 0] == barred
         return torch.where(first, self.values[rows, 1], self.values[rows, 0])
@@ -248,7 +251,7 @@ def similarities_of(rows: Tensor, others: Tensor, candidates: Tensor) -> Tensor:
 
 
 def _half_mean_of_nearest(similarities: Tensor) -> Tensor:
-    """Half the mean (n,) of the largest similarities (n, k) of each row, of as many as there are."""
+    """Half the mean (n,) of the ten largest similarities (n, k) of each row, or of as many as there are."""
     nearest = similarities.topk(min(NEIGHBOURS, similarities.shape[1]), dim=1).values
     there = nearest > -torch.inf
     return nearest.masked_fill(~there, 0).sum(dim=1) / there.sum(dim=1).clamp_min(1) / 2

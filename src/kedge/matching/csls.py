@@ -1,4 +1,4 @@
-"""CSLS: similarity less the mean similarity to the nearest neighbours of both ends, and the matches it gives.
+"""CSLS: similarity less the mean similarity of both rows to their nearest neighbours, and matching by it.
 
 Rows that are close to everything ("hubs") would otherwise be the best partner of many.
 """
@@ -16,9 +16,9 @@ from kedge.matching.neighbours import best_partners, largest, largest_of_groups,
 NEIGHBOURS = 10
 
 Nearest = tuple[Tensor, Tensor]
-"""Values (n, k) of each row, best first, and the rows (n, k) of the other side that they are to."""
+"""Values (n, k) of each row, best first, and the rows (n, k) of the other side that they belong to."""
 
-# Where the best by CSLS are looked for first: among so many nearest rows, and all rows that have the row among theirs.
+# The best by CSLS are first sought among this many nearest rows, and all rows that have the row among their nearest.
 _SHORTLIST = 12
 _BEST = 3
 
@@ -27,10 +27,9 @@ _BEST = 3
 class Match:
     """A partner for every row, and how clearly it is the best.
 
-    `partner` (n,) are rows of Y; `margin` (n,) is by how much a row's partner beats the best alternative, of
-    the row or of the partner, whichever is closer: positive for mutual nearest neighbours, negative for
-    rows whose partner prefers another. `row_hubness` (n,) and `column_hubness` (m,) were subtracted from the
-    similarity.
+    `partner` (n,) are rows of Y; `margin` (n,) is by how much a row's partner beats the best alternative, of the row or
+    of the partner, whichever is closer: positive for mutual nearest neighbours, negative if the partner prefers another
+    row. `row_hubness` (n,) and `column_hubness` (m,) were subtracted from the similarity.
     """
 
     partner: Tensor
@@ -40,7 +39,7 @@ class Match:
 
     @property
     def mutual(self) -> Tensor:
-        """Mask (n,) of the rows that their partner prefers too."""
+        """Mask (n,) of the rows whose partner prefers them, too."""
         return self.margin > 0
 
     @property
@@ -64,7 +63,7 @@ def match_csls(a: Tensor, b: Tensor, neighbours: int = NEIGHBOURS, *, budget: in
     row_hubness = hubness(a, b, neighbours, budget=budget)
     column_hubness = hubness(b, a, neighbours, budget=budget)
     partner, margin = best_partners(a, b, row_hubness, column_hubness, budget=budget)
-    # Exact ties (two equal rows) are nobody's first choice: their margin is 0.
+    # With exact ties (two equal rows) nobody has a first choice: their margin is 0.
     return Match(partner, margin, row_hubness, column_hubness)
 
 
@@ -73,8 +72,8 @@ def best_both_ways(
 ) -> tuple[tuple[Tensor, Tensor], tuple[Nearest, Nearest]]:
     """Hubness (n,) and (m,) of rows a (n, d) and b (m, d), and the three best partners by CSLS of every row of either.
 
-    They are the best of all rows, by one pass over these: every row keeps its nearest, and a pair that neither of its
-    rows keeps is worth no more than a bound. Few rows are left in doubt by it, and only they are compared again.
+    The result is exact, and takes one pass over the similarities: every row keeps its nearest, and the value of a pair
+    that neither of its rows keeps is bounded. The bound leaves few rows in doubt, and only those are compared again.
     """
     near_a, near_b = top_k_both(a, b, _SHORTLIST, budget=budget)
     hubness_a, hubness_b = (values[:, :NEIGHBOURS].mean(dim=1) / 2 for values, _ in (near_a, near_b))
@@ -90,10 +89,10 @@ def _best_of_shortlists(
 ) -> Nearest:
     """The largest <a_i, b_j> - penalty_j (n, 3) for each row of a, best first, and their rows of b (n, 3).
 
-    What is nearest to the rows of either side is known.
+    The nearest rows of both sides are given.
     """
     (values, columns), (limit_a, limit_b) = near_a, (_limit(near_a, len(b)), _limit(near_b, len(a)))
-    # Rows of b that have a row of a among their nearest, and are not among its own.
+    # Rows of b that have a row of a among their nearest, but are not among its own nearest.
     value, row = near_b[0].flatten(), near_b[1].flatten()
     column = torch.arange(len(b), device=b.device).repeat_interleave(near_b[0].shape[1])
     new = value < limit_a[row]
@@ -112,15 +111,15 @@ def _best_of_shortlists(
 
 
 def _limit(near: Nearest, total: int) -> Tensor:
-    """How similar (n,) what is not among the nearest of each row can be, at most; -inf where all of so many are."""
+    """The most (n,) that a row can be similar to others than its nearest; -inf if these are all `total` rows."""
     values = near[0][:, -1].contiguous()
     return torch.full_like(values, -torch.inf) if near[0].shape[1] == total else values
 
 
 def _best_unlisted(limit_a: Tensor, limit_b: Tensor, penalty: Tensor) -> Tensor:
-    """The most (n,) that min(limit_a_i, limit_b_j) - penalty_j is for any j.
+    """The maximum (n,) over j of min(limit_a_i, limit_b_j) - penalty_j.
 
-    What a row of a does not keep is no nearer than its limit, and what a row of b does not keep, no nearer than its.
+    It bounds the value of pairs that neither row keeps, because what a row does not keep is no nearer than its limit.
     """
     limit_b, order = limit_b.sort()
     penalty = penalty[order]
@@ -140,12 +139,12 @@ def second_margins(
     *,
     budget: int = DEFAULT_BUDGET,
 ) -> Tensor:
-    """Margins (k,) that rows (k,) of a would have with their second best row of b, if the best were not there.
+    """Margins (k,) that rows (k,) of a would have with their second-best row of b if the best were absent.
 
-    A row whose counterpart is missing has to choose a non-match, and so does a row that is kept from its counterpart:
-    the second choices of all rows show how clearly non-matches seem to be the best. Similarity is
+    A row whose counterpart is missing has to choose a non-match, and so does a row barred from its counterpart: second
+    choices show how clearly non-matches can seem to be the best. Similarity is
     s_ij = <a_i, b_j> - row_penalty_i - column_penalty_j for a (n, d) and b (m, d), as in `best_partners`; rivals are
-    the third best row of b, and all other rows of a. -inf where there is no second.
+    the third-best row of b, and all other rows of a. -inf if there is no second.
     """
     values, columns = _best_three(a[rows], b, column_penalty, budget)
     if values.shape[1] < 2:

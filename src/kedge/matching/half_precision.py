@@ -1,4 +1,4 @@
-"""Coordinates held in half precision, with which inner products are as good as in tf32."""
+"""Coordinates held in half precision, whose inner products are as accurate as in tf32."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import torch
 from torch import Tensor
 
 COLUMNS_PER_BIAS = 3
-"""Columns that a bias takes."""
+"""Columns that one bias takes."""
 
 
 def to_half(coordinates: Tensor, biases: int, *, left: bool) -> Tensor:
     """Coordinates (n, c) in half precision (n, c + 2 biases), for products of left ones with right ones.
 
-    The last `biases` columns are large numbers that nearly cancel: of these the rounding is kept as well. A product
-    t s of two of them becomes that of (T, t - T, T) with (S, S, s - S), where T and S are what halves make of t and s.
+    The last `biases` columns are large numbers that nearly cancel, so their rounding errors are kept as well. A product
+    t s of two of them becomes that of (T, t - T, T) with (S, S, s - S), where T and S are t and s in half precision.
     """
     plain = coordinates.shape[1] - biases
     halves = coordinates.half()

@@ -1,4 +1,4 @@
-"""Nearest neighbours by similarity: top-k, of one side or both, and the best partner with its lead over all rivals."""
+"""Nearest neighbours by similarity: top-k, for one side or both, and the best partner with its lead over all rivals."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from torch import Tensor
 from kedge.matching.blocks import DEFAULT_BUDGET, row_blocks
 from kedge.matching.kernels.backend import MAX_FUSED_NEIGHBOURS, use_fused
 
-# Of so many columns, or rows, the largest value is looked at first.
+# Columns, or rows, in a group of which only the maximum is looked at first.
 _COLUMNS, _ROWS = 16, 8
-# Of a block, values that are larger than those kept before are sorted; where there are more groups of rows with any,
-# for each value kept, selecting from the whole block is quicker.
+# Only values of a block that exceed those kept before are sorted, unless more groups of rows than this, per value kept,
+# have any: then top-k of the whole block is faster.
 _MAX_NEWS = 2
 
 
@@ -35,14 +35,14 @@ def top_k(a: Tensor, b: Tensor, k: int, *, budget: int = DEFAULT_BUDGET) -> tupl
 def largest(block: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The k largest values (n, k) of each row of a block (n, m), best first, and their columns (n, k).
 
-    Of groups of columns, only the k with the largest maxima can hold them; and maxima are cheap, selecting is not.
+    Only the k groups of columns with the largest maxima can contain them, and maxima are much cheaper than top-k.
     """
     n, m = block.shape
     groups = m // _COLUMNS
     if groups < 4 * k:
         values, columns = block.topk(k, dim=1)
         return values, columns
-    grouped = groups * _COLUMNS  # column c is in group c % groups: whole stretches of memory are compared at once
+    grouped = groups * _COLUMNS  # column c is in group c % groups: maxima are taken over contiguous memory
     maxima = block[:, :grouped].view(n, _COLUMNS, groups).amax(dim=1)
     chosen = maxima.topk(k, dim=1, sorted=False).indices
     members = groups * torch.arange(_COLUMNS, device=block.device)
@@ -56,7 +56,7 @@ def largest(block: Tensor, k: int) -> tuple[Tensor, Tensor]:
 def top_k_both(
     a: Tensor, b: Tensor, k: int, *, budget: int = DEFAULT_BUDGET
 ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """What `top_k` gives for the rows of a (n, d) among b (m, d) and for those of b among a, by one pass, not two.
+    """`top_k` of the rows of a (n, d) among b (m, d), and of those of b among a, in one pass instead of two.
 
     Returns values (n, k) and rows of b (n, k); and values (m, k) and rows of a (m, k).
     """
@@ -75,11 +75,11 @@ def top_k_both(
 def _largest_of_columns(block: Tensor, k: int, above: Tensor | None) -> tuple[Tensor, Tensor]:
     """The k largest values (k, m) of each column of a block (n, m), and their rows (k, m).
 
-    If only those `above` a limit (m,) are of interest, there may be fewer: -inf, in whatever row, takes their places.
+    If only those `above` a limit (m,) are of interest, there may be fewer: then the last are -inf, in an arbitrary row.
     """
     whole = len(block) // _ROWS * _ROWS
     maxima = block[:whole].view(whole // _ROWS, _ROWS, block.shape[1]).amax(dim=1)
-    if above is None and len(maxima) >= 2 * k:  # so many values are not below the k-th of the maxima
+    if above is None and len(maxima) >= 2 * k:  # at least k values reach the k-th largest maximum
         above = maxima.topk(k, dim=0).values[-1].nextafter(maxima.new_tensor(-torch.inf))
     if above is None or int(torch.count_nonzero(maxima > above)) > _MAX_NEWS * k * len(above):
         values, rows = block.topk(min(k, len(block)), dim=0)
@@ -95,9 +95,9 @@ def _largest_of_columns(block: Tensor, k: int, above: Tensor | None) -> tuple[Te
 
 
 def largest_of_groups(value: Tensor, group: Tensor, groups: int, k: int) -> tuple[Tensor, Tensor]:
-    """The k largest of the values (e,) of each group, best first (g, k), and which they are (g, k).
+    """The k largest of the values (e,) in each group (g, k), best first, and their indices (g, k).
 
-    Where a group has fewer, the last are -inf and -1.
+    If a group has fewer, the last are -inf and -1.
     """
     order, rank = _ranked_in_groups(value, group, groups)
     order, rank = order[rank < k], rank[rank < k]
@@ -108,9 +108,9 @@ def largest_of_groups(value: Tensor, group: Tensor, groups: int, k: int) -> tupl
 
 
 def _ranked_in_groups(value: Tensor, group: Tensor, groups: int) -> tuple[Tensor, Tensor]:
-    """The values (e,) by group, largest first within it, as numbers (e,) of values, and the rank of each (e,), from 0.
+    """The order (e,) that sorts values by group, largest first within it, and the rank (e,) of each there, from 0.
 
-    Equal ones keep their order.
+    Equal values keep their order.
     """
     order = value.argsort(descending=True, stable=True)
     order = order[group[order].argsort(stable=True)]
@@ -129,7 +129,7 @@ def best_partners(
     """Best partners by s_ij = <a_i, b_j> - row_penalty_i - column_penalty_j, and their lead, in one pass.
 
     Returns for each row of a (n, d) its best row of b (m, d), as `partner` (n,), and by how much that beats the best
-    rival, `margin` (n,): another partner for the row, or another row for the partner. Infinite where there is no rival.
+    rival, `margin` (n,): another partner for the row, or another row for the partner. Infinite if there is no rival.
     """
     choices = _choices_fused if use_fused(a, b) else _choices
     partner, value, rival, turned_down = choices(a, b, row_penalty, column_penalty, budget)
@@ -140,8 +140,9 @@ def best_partners(
 def _choices(
     a: Tensor, b: Tensor, row_penalty: Tensor, column_penalty: Tensor, budget: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """For each row its best column, the value of that and of the second best (n,), and for each column the value (m,)
-    of the best row that prefers another.
+    """For each row its best column and best two values; for each column the best value of a row that prefers another.
+
+    The shapes are (n,) three times, and (m,).
     """
     partner = torch.empty(len(a), dtype=torch.int64, device=a.device)
     value = a.new_empty(len(a))
@@ -170,7 +171,7 @@ def _choices_fused(
 
 
 def _best_of_the_others(group: Tensor, value: Tensor, groups: int) -> Tensor:
-    """For each of n values the largest (n,) among the others of its group, -inf where it is alone."""
+    """For each of n values the largest (n,) among the others of its group, -inf if it is alone."""
     order, rank = _ranked_in_groups(value, group, groups)
     sorted_group, sorted_value = group[order], value[order]
     size = torch.bincount(group, minlength=groups)

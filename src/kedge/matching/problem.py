@@ -16,10 +16,10 @@ from kedge.matching.blocks import map_rows, row_pieces
 class Problem:
     """Rows x (n, dx) and y (m, dy) on one device, seeds as rows (s,) of each, and the memory budget.
 
-    The rows have unit norm, but for what axes leave out that were not taken along. `centered` says whether the mean was
-    subtracted from them; `exact` whether all rows are compared with all, as opposed to candidates only: then the rows
-    are held in half precision. `spectra` are those of both spaces, from which parts and samples are taken; without them
-    those of the rows at hand count.
+    The rows have unit norm, except for what was lost with axes that were dropped. `centered` says whether the mean was
+    subtracted from them; `exact` whether all rows are compared with all, rather than with candidates only, in which
+    case the rows are held in half precision. `spectra` are those of the two whole spaces, for parts and samples of
+    them; without them the spectra of the rows at hand are used.
     """
 
     x: Tensor
@@ -65,7 +65,7 @@ class Problem:
         return left, right
 
     def whitened(self, strength: float) -> Problem:
-        """The same with both spaces whitened, and their rows of unit norm again."""
+        """The same problem with both spaces whitened, and their rows scaled to unit norm again."""
         if strength == 0:
             return self
         left, right = self.whitenings(strength)
@@ -82,7 +82,7 @@ class Problem:
         return replace(self, x=self.y, y=self.x, seeds_x=self.seeds_y, seeds_y=self.seeds_x, spectra=spectra)
 
     def seed_partners(self, rows: Tensor) -> Tensor:
-        """The seeds' rows (k,) of Y for rows (k,) of X, -1 for rows that are no seed."""
+        """The rows (k,) of Y that seeds pair with rows (k,) of X; -1 for rows that are in no seed."""
         partner_of = torch.full((len(self.x),), -1, dtype=torch.int64, device=self.device)
         partner_of[self.seeds_x] = self.seeds_y
         return partner_of[rows]
@@ -103,7 +103,7 @@ class Problem:
         return self.part(rows_x, rows_y)
 
     def part(self, rows_x: Tensor, rows_y: Tensor) -> Problem:
-        """Some rows (k,) of X and (l,) of Y, ascending and the seeds' among them, to be compared exactly."""
+        """Some rows (k,) of X and (l,) of Y, ascending and including the seeds', as a problem compared exactly."""
         return replace(
             self,
             x=_taken(self.x, rows_x),
@@ -115,13 +115,13 @@ class Problem:
 
 
 def draw_rows(total: int, size: int, always: Tensor, generator: torch.Generator) -> Tensor:
-    """About `size` of so many rows, ascending; some of them (k,) are always included."""
+    """About `size` of `total` rows, drawn at random, ascending; those in `always` (k,) are always included."""
     drawn = torch.randperm(total, generator=generator)[:size].to(always.device)
     return torch.unique(torch.cat([drawn, always]))
 
 
 def _taken(rows: Tensor, which: Tensor) -> Tensor:
-    """Rows (k,), ascending, of (n, d) as float32, without a copy where these are all of them."""
+    """Rows (k,), ascending, of (n, d) as float32; all of them are not copied."""
     return rows.float() if len(which) == len(rows) else rows[which].float()
 
 

@@ -1,6 +1,6 @@
-"""Readings: coordinates of both spaces in which an inner product is similarity, and the rows compared by them.
+"""Readings: coordinates of both spaces in which an inner product is similarity, and comparing rows by them.
 
-Many rows are held in half precision, so that both spaces and their coordinates take no more than the spaces themselves.
+Large spaces and their coordinates are held in half precision, so that together they take no more than float32 spaces.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from kedge.matching.problem import Problem
 
 
 class Reading(Protocol):
-    """Anything that sends the rows of both spaces to coordinates in which an inner product is their similarity.
+    """Anything that maps the rows of both spaces to coordinates in which an inner product is their similarity.
 
-    The last `biases` coordinates are numbers that a row has whatever it is compared with.
+    The last `biases` coordinates stand for what a row adds to its similarity, whatever it is compared with.
     """
 
     @property
     def biases(self) -> int:
-        """How many."""
+        """How many of the last coordinates are biases."""
 
     def shared_x(self, rows: Tensor) -> Tensor:
         """Coordinates (n, c) of rows (n, dx)."""
@@ -53,15 +53,15 @@ class CosineReading:
 
 
 def compare(problem: Problem, reading: Reading, candidates: Candidates | None = None) -> Comparison:
-    """The rows of a problem by a reading; candidates are looked for where they are needed and none are given."""
+    """Compare the rows of a problem by a reading; candidates are found if they are needed and none are given."""
     x = map_rows(problem.x, lambda rows: held(problem, reading.shared_x(rows), reading.biases, left=True))
     return compare_among(problem, x, read_y(problem, reading), candidates, reading.biases)
 
 
 def compare_among(problem: Problem, x: Tensor, y: Tensor, candidates: Candidates | None, biases: int) -> Comparison:
-    """Rows as they are held, of so many biases, all with all or among candidates, as the problem says.
+    """Compare coordinates, as `held` returns them, all with all or among candidates, as the problem says.
 
-    Candidates are looked for where they are needed and none are given.
+    `biases` is that of the reading. Candidates are found if they are needed and none are given.
     """
     if problem.exact:
         return ExactComparison(x, y, problem.budget)
@@ -71,10 +71,10 @@ def compare_among(problem: Problem, x: Tensor, y: Tensor, candidates: Candidates
 
 
 def read_y(problem: Problem, reading: Reading) -> Tensor:
-    """The rows of Y by a reading, as they are held."""
+    """The coordinates of the rows of Y by a reading, as `held` returns them."""
     return map_rows(problem.y, lambda rows: held(problem, reading.shared_y(rows), reading.biases, left=False))
 
 
 def held(problem: Problem, coordinates: Tensor, biases: int, *, left: bool) -> Tensor:
-    """Coordinates (k, c), those of X on the left, as they are held: in half precision where rows are many."""
+    """Coordinates (k, c) of X (`left`) or Y as they are held: in half precision unless the problem is exact."""
     return coordinates if problem.exact else to_half(coordinates, biases, left=left)

@@ -1,4 +1,4 @@
-"""Entropic optimal transport in the log domain: one loop over a softmin that can be swapped."""
+"""Entropic optimal transport in the log domain: one loop over an exchangeable softmin."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def sinkhorn(
     softmin : Softmin
         The cost, as a reduction; says n and m.
     epsilons : float or sequence of float
-        The regularisation, or a falling schedule: one iteration for each value, then the last one goes on.
+        The regularisation, or a falling schedule: one iteration for each value, and all others at the last.
     max_iter : int
         Iterations in all; at least the schedule's length.
     stop_threshold : float

@@ -1,6 +1,6 @@
 """One Sinkhorn iteration and the targets of its plan, from a single pass over the similarity.
 
-The alternation changes the similarity after every step, so it wants both at once: the row half-step is a
+The alternation changes the similarity after every step, so it needs both at once: the row half-step is a
 softmax, whose column sums are all that the column half-step needs and whose product with Y are the targets.
 """
 
@@ -19,9 +19,11 @@ from kedge.matching.kernels.backend import MAX_FUSED_VALUES, Precision, current_
 
 @dataclass(frozen=True)
 class TransportStep:
-    """`targets` (n, k): where the plan sends each row; `received` (m,): the log of the mean share of a row that each
-    column gets; `potential` (m,): to start the next step from; `sharpness`: mean largest share of a row that goes to
-    one partner, 1 for a permutation.
+    """The outcome of one Sinkhorn iteration.
+
+    `targets` (n, k): where the plan sends each row; `received` (m,): the log of the mean share of a row that each
+    column gets; `potential` (m,): what the next step starts from; `sharpness`: the mean of the largest share that a row
+    sends to one partner, 1 for a permutation.
     """
 
     targets: Tensor
@@ -49,7 +51,7 @@ def transport_step(
     epsilon : float
         Entropic regularisation, in units of similarity.
     values : Tensor, shape (m, k), optional
-        What the targets are averages of, where not of b itself.
+        What the targets are averages of; by default b itself.
     """
     values = b if values is None else values
     fits = use_fused(a, b, values) and values.shape[1] <= MAX_FUSED_VALUES
@@ -63,18 +65,19 @@ def transport_step(
 def transport_targets(
     a: Tensor, b: Tensor, values: Tensor, epsilon: float, rounds: int, *, budget: int = DEFAULT_BUDGET
 ) -> Tensor:
-    """Where a plan of so many rounds sends unit rows a (n, d) among b (m, d): means (n, k) of values (m, k)."""
+    """Where the plan after some rounds sends unit rows a (n, d) among b (m, d): means (n, k) of values (m, k)."""
     potential = b.new_zeros(len(b))
     for remaining in reversed(range(rounds)):
-        asked = values[:, :1] if remaining else values  # nobody asks for the first targets
+        asked = values[:, :1] if remaining else values  # only the last targets are used
         plan = transport_step(a, b, potential, epsilon, values=asked, budget=budget)
         potential = plan.potential
     return plan.targets
 
 
 def transport_value(a: Tensor, b: Tensor, epsilon: float, rounds: int, *, budget: int = DEFAULT_BUDGET) -> float:
-    """How close unit rows a (n, d) are to b (m, d): the mean similarity under the entropic plan that so many rounds
-    lead to, less what it costs to be a plan. Larger is closer.
+    """How close unit rows a (n, d) are to b (m, d); larger is closer.
+
+    It is the mean similarity under the entropic plan after some rounds, less its entropic penalty (the dual objective).
     """
     potential = b.new_zeros(len(b))
     for _ in range(rounds):
@@ -86,15 +89,16 @@ def transport_value(a: Tensor, b: Tensor, epsilon: float, rounds: int, *, budget
 
 
 def balanced(potential: Tensor, received: Tensor, epsilon: float, step: float = 1.0) -> Tensor:
-    """The potential (m,), or a step to it, that gives columns their due; what they received (m,) is in logs."""
+    """The potential (m,), or a step towards it, that balances the columns; `received` (m,) is in logs."""
     return potential + step * epsilon * (-math.log(len(received)) - received)
 
 
 def _half_step(
     a: Tensor, b: Tensor, values: Tensor, scale: float, bias: Tensor, budget: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Means (n, k) of the values under each row's softmax of scale <a_i, b_j> + bias_j; the log (m,) of what each
-    column gets when every row sends 1; and the sum of the rows' largest shares.
+    """Means (n, k) of the values under each row's softmax of scale <a_i, b_j> + bias_j, and two sums of its shares.
+
+    These are the log (m,) of what each column gets if every row sends 1, and the sum of the rows' largest shares.
     """
     targets = values.new_empty(len(a), values.shape[1])
     received = b.new_zeros(len(b))
@@ -113,7 +117,7 @@ def _fused_half_step(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The same by two kernels: the targets with the rows' log-sum-exp, then the columns' sums.
 
-    In bfloat16, unless float32 was asked for: a plan that is blurred on purpose needs no more.
+    Computed in bfloat16 unless float32 was asked for: a plan that is blurred on purpose needs no more.
     """
     from kedge.matching.kernels import fused
 

@@ -1,1 +1,1 @@
-"""What pairs teach: the pair model, maps, anchors, the translator. May import matching and below."""
+"""What is learned from pairs: the pair model, maps, anchors, the translator. May import matching and below."""

@@ -16,16 +16,16 @@ AnchorChoice = Literal["random", "farthest"]
 DEFAULT_COUNT = 300
 """The paper's number of anchors."""
 
-# More than any similarity, so that a row of Y that a seed has taken is nobody else's while others are free.
+# More than any similarity, so that no other anchor takes a seed's row of Y while others are free.
 _TAKEN = 1e6
-# Keeps directions in which Y hardly varies from taking over when free anchors are scaled to unit norm.
+# Keeps directions in which Y hardly varies from dominating when free anchors are scaled to unit norm.
 _ANCHOR_PENALTY = 1e-4
 
 
 def choose_anchors(problem: Problem, count: int, how: AnchorChoice, generator: torch.Generator) -> Tensor:
     """`count` distinct rows (a,) of X: the seeds first, then others at random or far from all chosen so far.
 
-    With more seeds than anchors, a random part of the seeds.
+    If there are at least as many seeds as anchors, they are a random sample of the seeds.
     """
     seeds = problem.seeds_x
     if count <= len(seeds):
@@ -42,14 +42,14 @@ def choose_anchors(problem: Problem, count: int, how: AnchorChoice, generator: t
 def snap(
     problem: Problem, anchors: Tensor, estimates: Tensor, y: Tensor, column_penalty: Tensor | None = None
 ) -> Tensor:
-    """Distinct rows (a,) of Y for the anchors; seeds keep the row they came with.
+    """Distinct rows (a,) of Y for the anchors; seeds keep their own row of Y.
 
     Parameters
     ----------
     anchors : Tensor, shape (a,)
         Rows of X.
     estimates : Tensor, shape (a, c)
-        What stands for them, to compare with `y` by inner product.
+        Their estimates, to be compared with `y` by inner product.
     y : Tensor, shape (m, c)
         The rows of Y in the same coordinates.
     column_penalty : Tensor, shape (m,), optional
@@ -60,13 +60,13 @@ def snap(
     if bool(open_places.any()):
         penalty = estimates.new_zeros(len(problem.y)) if column_penalty is None else column_penalty.clone()
         penalty[problem.seeds_y] = _TAKEN
-        penalty[rows[~open_places]] = 2 * _TAKEN  # never: anchors are distinct
+        penalty[rows[~open_places]] = 2 * _TAKEN  # not even then: anchors are distinct
         rows[open_places] = assign_distinct(estimates[open_places], y, penalty, budget=problem.budget)
     return rows
 
 
 def place_free_anchors(moments: Moments, anchors: Tensor) -> Tensor:
-    """Unit vectors (a, dt) that give the rows of the target the coordinates that their partners have.
+    """Unit vectors (a, dt) that give rows of the target the same relative coordinates as their partners, by ridge.
 
     Parameters
     ----------
@@ -97,9 +97,9 @@ def _farthest(x: Tensor, count: int, chosen: Tensor, generator: torch.Generator)
 
 
 def anchor_count(wanted: int | None, maximum: int, name: str) -> int:
-    """How many anchors there are to be: distinct rows on both sides, so at most as many as the smaller space has.
+    """The number of anchors, checked: they are distinct rows on both sides, so at most `maximum`, the smaller space's.
 
-    None stands for the default, or for the maximum where that is less; `name` is what messages call the number.
+    None means the default, or `maximum` if that is less; `name` is what messages call the number.
     """
     if wanted is None:
         return min(DEFAULT_COUNT, maximum)

@@ -1,4 +1,4 @@
-"""What the margin of a pair is worth, as a run has measured it. NumPy only."""
+"""The confidence that a pair's margin stands for, as a run has measured it. NumPy only."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from numpy.typing import NDArray
 
 from kedge.storage.schema import Share
 
-# Rows that are in no pair: how often their candidate is right all the same, as a share of how often the least sure
-# pair is, depending on whether it is in a pair with another row. Seen on words and images; the one thing here that is
-# not measured on the spaces at hand.
+# How often the candidate of a row in no pair is right all the same, relative to the least certain pair: if the
+# candidate is in no pair either, and if it is in a pair with another row. Observed on words and images: all else
+# here is measured on the spaces at hand.
 UNCLAIMED, CLAIMED = 0.7, 0.2
 
 
 @dataclass(frozen=True)
 class ConfidenceCurve:
-    """What margins are worth, apart from the rows they were measured on: margins, ascending, and probabilities.
+    """Margins, ascending, and the probabilities that they stand for; in between, these are interpolated.
 
-    With them other rows of the same two spaces get a confidence too; between two margins it is interpolated.
+    The curve does not depend on the rows it was measured on, so other rows of the same two spaces get a confidence,
+    too.
     """
 
     margins: tuple[float, ...] = (0.0,)
@@ -42,9 +43,9 @@ class ConfidenceCurve:
         return np.where(margins > 0, paired, unpaired).astype(np.float32)
 
     def lowered(self, by: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> ConfidenceCurve:
-        """The curve whose probabilities a function has lowered."""
+        """The curve with its probabilities lowered by a function."""
         return replace(self, probabilities=tuple(by(np.array(self.probabilities)).tolist()))
 
 
 NO_CONFIDENCE = ConfidenceCurve()
-"""Where nothing is known of any pair."""
+"""For when nothing is known about any pair."""

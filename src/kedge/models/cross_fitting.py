@@ -1,7 +1,7 @@
-"""Rows read by pair models that had not seen their pairs.
+"""Cross-fitting: rows read by pair models that have not seen their pairs.
 
-A pair model was fitted to pairs, the wrong ones included, and makes them look good. So every row is read by a model
-fitted without its own pair.
+A pair model makes the pairs it was fitted to look good, wrong ones included. So every row is read by a model fitted
+without its own pair.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ def cross_fitted(
     folds: int = FOLDS,
     candidates: Candidates | None = None,
 ) -> Comparison:
-    """All rows, each of X read by a pair model fitted to the pairs (p,) of rows less those of one fold of X.
+    """Compare all rows, each row of X by a pair model fitted to the pairs (p,) of rows outside its fold of X.
 
-    They are compared among candidates where the problem is not exact; those that are given, or found here.
+    If the problem is not exact, rows are compared among candidates: those given, or else found here.
     """
     model = fit_model(problem, rows_x, rows_y)
     if model.ridge == 0:  # too few pairs for a model, let alone for several
@@ -38,11 +38,11 @@ def cross_fitted(
     of_all = reduce(torch.add, of_folds)
     models = [model.refitted(problem.spectrum_x, problem.spectrum_y, of_all - left_out) for left_out in of_folds]
     biases = 1 + folds
-    # Along every axis of Y both factors are of one size, whatever its variance: half precision keeps them as well.
+    # Both factors then have the same size along every axis of Y, whatever its variance, which half precision needs.
     scale = _deviations(problem.y)
 
     def read(rows: Tensor) -> Tensor:
-        # A row loses something else under each model: a row of X picks what it does under its own by a 1 among zeros.
+        # A row of Y loses a different amount under each model; a row of X picks that of its own by a one-hot vector.
         losses = [-other.losses_y(rows) for other in models]
         coordinates = torch.cat([rows / scale, torch.ones_like(losses[0]), *losses], dim=1)
         return held(problem, coordinates, biases, left=False)
@@ -61,7 +61,7 @@ def cross_fitted(
 
 
 def _deviations(rows: Tensor) -> Tensor:
-    """About the standard deviations (d,) of rows (n, d) around zero, none of them zero."""
+    """Approximate standard deviations (d,) of rows (n, d) around zero, none of them zero."""
     some = rows[:: max(1, len(rows) // 4096)].float()
     deviations = some.square().mean(dim=0).sqrt()
     return deviations.clamp_min(1e-3 * float(deviations.amax()))

@@ -1,4 +1,4 @@
-"""What a list of pairs implies: their moments, and the pair model."""
+"""What is computed from a list of pairs: their moments, and the pair model."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from kedge.geometry import Moments, moments_of, nearest_rotation
 from kedge.matching import Match, Problem
 from kedge.models.pair_model import PairModel, fit_pair_model
 
-# Of fewer pairs no correlation can be held out: the rotation they imply is all they give.
+# With fewer pairs correlations cannot be measured on held-out ones, and only a rotation is fitted.
 _MIN_FOR_A_MODEL = 20
-# What all directions of such a rotation are taken to correlate by: little, so that likelihood is all but cosine.
+# The correlation assumed along all directions of such a rotation: so small that the likelihood is almost a cosine.
 _SLIGHT = 0.01
-# Pairs whose rows are side by side in memory at once.
+# Pairs whose rows are gathered in memory at once.
 _PAIRS = 16_384
 
 
 def found_pairs(problem: Problem, match: Match, which: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """The mutual pairs that touch no row of a seed, as rows (p,) of X and of Y; of rows in a mask (n,), if given."""
+    """The mutual pairs that share no row with a seed, as rows (p,) of X and of Y; only rows in a mask (n,) if given."""
     rows_x, rows_y = match.pairs()
     free = ~(torch.isin(rows_x, problem.seeds_x) | torch.isin(rows_y, problem.seeds_y))
     if which is not None:
@@ -33,7 +33,7 @@ def known_and_found(problem: Problem, match: Match, which: Tensor | None = None)
 
 
 def pair_moments(problem: Problem, rows_x: Tensor, rows_y: Tensor) -> Moments:
-    """Moments of the rows (p,) of X and the rows (p,) of Y that they are paired with."""
+    """Moments of the pairs of rows (p,) of X and rows (p,) of Y."""
     total = moments_of(problem.x[:0].float(), problem.y[:0].float())
     for begin in range(0, len(rows_x), _PAIRS):
         some = slice(begin, begin + _PAIRS)
@@ -42,7 +42,7 @@ def pair_moments(problem: Problem, rows_x: Tensor, rows_y: Tensor) -> Moments:
 
 
 def pair_cross(problem: Problem, rows_x: Tensor, rows_y: Tensor) -> Tensor:
-    """The cross moment (dx, dy) of them alone, which a third of the work gives."""
+    """Only the cross moment (dx, dy) of the pairs, in a third of the time."""
     total = torch.zeros(*problem.dims, dtype=torch.float64, device=problem.device)
     for begin in range(0, len(rows_x), _PAIRS):
         some = slice(begin, begin + _PAIRS)
@@ -51,14 +51,14 @@ def pair_cross(problem: Problem, rows_x: Tensor, rows_y: Tensor) -> Tensor:
 
 
 def moments_of_halves(problem: Problem, rows_x: Tensor, rows_y: Tensor) -> tuple[Moments, Moments]:
-    """Moments of two halves of the pairs, drawn at random but always alike."""
+    """Moments of two random halves of the pairs, always the same ones."""
     order = torch.randperm(len(rows_x), generator=torch.Generator().manual_seed(0)).to(rows_x.device)
     first, second = order[: len(order) // 2], order[len(order) // 2 :]
     return pair_moments(problem, rows_x[first], rows_y[first]), pair_moments(problem, rows_x[second], rows_y[second])
 
 
 def fit_model(problem: Problem, rows_x: Tensor, rows_y: Tensor, near: float | None = None) -> PairModel:
-    """The pair model that pairs (p,) of rows imply; its ridge is `near` one, if that is known."""
+    """Fit the pair model to pairs (p,) of rows; its ridge is sought `near` one, if given."""
     halves = moments_of_halves(problem, rows_x, rows_y)
     if len(rows_x) < _MIN_FOR_A_MODEL:
         return _rotation_model((halves[0] + halves[1]).cross)

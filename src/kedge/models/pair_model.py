@@ -1,14 +1,14 @@
 """The pair model: how likely it is that two vectors are one item seen twice.
 
-A Gaussian (probabilistic) CCA, read by its likelihood ratio as in PLDA scoring. Rows of both spaces are taken for
-Gaussian, with the covariance of *all* rows of their space, and the two rows of a pair for correlated. In *canonical
-coordinates* u and v, which have variance 1 and of which only u_i and v_i of the same number are correlated (r_i), the
-log of how much likelier a vector of X and one of Y are as a pair than as a non-match is
+A Gaussian (probabilistic) CCA, read by its likelihood ratio as in PLDA scoring. Rows of both spaces are modelled as
+Gaussian, with the covariance of *all* rows of their space, and the two rows of a pair as correlated. In *canonical
+coordinates* u and v, which have variance 1 and in which only u_i and v_i of the same index are correlated (r_i), the
+log likelihood ratio of a vector of X and one of Y, as a pair against a non-match, is
 
     sum_i  r_i / (1 - r_i^2) u_i v_i  -  r_i^2 / (2 (1 - r_i^2)) (u_i^2 + v_i^2)  -  log(1 - r_i^2) / 2 .
 
-That is one inner product, of rows with two numbers more: their *shared coordinates*. How many directions count, and how
-much, the pairs themselves show: correlations are measured on pairs that the directions were not fitted to.
+This is one inner product, of rows with two more numbers: their *shared coordinates*. The pairs themselves show how many
+directions count, and how much: correlations are measured on pairs that the directions were not fitted to.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from kedge.geometry.canonical import Halves, Turns
 RIDGES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 """Multiples of a space's mean variance that may be added to every variance before whitening."""
 
-# The smallest ridge that keeps this share of the maximum information is taken, not the very best on the pairs at hand:
-# they are those that the last model found, and half of them; either asks for more ridge than all rows together want.
+# The smallest ridge that keeps this share of the maximum information is taken, not the best on the pairs at hand: these
+# are only half of the pairs, and only ones that the last model found. Both favour more ridge than suits all rows.
 _KEPT_INFORMATION = 0.95
-_MIN_CORRELATION = 0.03  # directions below are left out
+_MIN_CORRELATION = 0.03  # weaker directions are left out
 _FIRST_TRIED = RIDGES.index(1.0)
-# With so many pairs in either half, one of them is enough to compare ridges by.
+# With this many pairs in each half, one way round is enough to compare ridges by.
 _FEW_PAIRS = 1000
 
 
@@ -38,7 +38,7 @@ _FEW_PAIRS = 1000
 class PairModel:
     """Canonical directions of X (dx, c) and of Y (dy, c), scaled to variance 1, and their correlations (c,).
 
-    `ridge` is the one it was fitted with, 0 where pairs were too few for a model.
+    `ridge` is the one it was fitted with, 0 if there were too few pairs for a model.
     """
 
     directions_x: Tensor
@@ -48,7 +48,7 @@ class PairModel:
 
     @property
     def biases(self) -> int:
-        """How many of the shared coordinates are what a row loses, or gains, whatever its partner is."""
+        """How many of the shared coordinates are what a row loses or gains whatever its partner is."""
         return 2
 
     @property
@@ -57,12 +57,12 @@ class PairModel:
         return float(_information(self.correlations))
 
     def on(self, device: torch.device, dtype: torch.dtype) -> PairModel:
-        """The same model elsewhere, or in another precision."""
+        """The same model on another device, or in another precision."""
         left, right = self.directions_x.to(device, dtype), self.directions_y.to(device, dtype)
         return PairModel(left, right, self.correlations.to(device, dtype), self.ridge)
 
     def shared_x(self, rows: Tensor) -> Tensor:
-        """Shared coordinates (n, c + 2) of normalised rows (n, dx); see the module's text."""
+        """Shared coordinates (n, c + 2) of normalised rows (n, dx); see the module's docstring."""
         weighted, lost = self._weighted(rows, self.directions_x)
         return torch.cat([weighted, self.information - lost, torch.ones_like(lost)], dim=-1)
 
@@ -72,7 +72,7 @@ class PairModel:
         return torch.cat([weighted, torch.ones_like(lost), -lost], dim=-1)
 
     def refitted(self, x: Spectrum, y: Spectrum, cross: Tensor) -> PairModel:
-        """The same model, but for its directions: those of other pairs, of which this is the cross moment (dx, dy)."""
+        """The same model, but with the directions of other pairs, given by their cross moment (dx, dy)."""
         directions_x, directions_y = canonical_directions(x, y, cross, self.ridge)
         count = len(self.correlations)
         return replace(
@@ -82,35 +82,35 @@ class PairModel:
         )
 
     def products_x(self) -> Tensor:
-        """What rows of X are multiplied by (dx, dy) for the sum of r / (1 - r^2) u v as products with rows of Y.
+        """The matrix M (dx, dy) for which x^T M y is the sum of r / (1 - r^2) u v.
 
-        Models can so be compared over one form of Y, whatever directions each of them has.
+        It lets several models share one form of Y, although each has directions of its own.
         """
         return (self.directions_x * self._weights()[0].to(self.directions_x.dtype)) @ self.directions_y.T
 
     def in_coordinates(self, axes_x: Tensor, axes_y: Tensor) -> PairModel:
-        """The same model for rows that come as x = rows @ axes_x (dx, kx) and y = rows @ axes_y (dy, ky)."""
+        """The same model for rows in other coordinates: after a product with axes_x (dx, kx) or axes_y (dy, ky)."""
         left = axes_x.to(self.directions_x.dtype) @ self.directions_x
         right = axes_y.to(self.directions_y.dtype) @ self.directions_y
         return replace(self, directions_x=left, directions_y=right)
 
     def losses_x(self, rows: Tensor) -> Tensor:
-        """What rows (n, dx) lose whatever their partners are (n, 1)."""
+        """What rows (n, dx) lose (n, 1) whatever their partners are."""
         return self._weighted(rows, self.directions_x)[1]
 
     def losses_y(self, rows: Tensor) -> Tensor:
-        """What rows (m, dy) lose whatever their partners are (m, 1)."""
+        """What rows (m, dy) lose (m, 1) whatever their partners are."""
         return self._weighted(rows, self.directions_y)[1]
 
     def _weighted(self, rows: Tensor, directions: Tensor) -> tuple[Tensor, Tensor]:
-        """Canonical coordinates, weighted (n, c), and what a row loses whatever its partner is (n, 1)."""
+        """Weighted canonical coordinates (n, c), and what each row loses (n, 1) whatever its partner is."""
         canonical = rows @ directions.to(rows.dtype)
         weights, losses = self._weights()
         lost = canonical.square() @ losses.to(rows.dtype)[:, None]
         return canonical * weights.sqrt().to(rows.dtype), lost
 
     def _weights(self) -> tuple[Tensor, Tensor]:
-        """What products u v and squares u^2, v^2 count (c,)."""
+        """The weights (c,) of products u v, and (c,) of squares u^2 and v^2."""
         left_over = 1 - self.correlations.square()
         return self.correlations / left_over, self.correlations.square() / (2 * left_over)
 
@@ -118,9 +118,10 @@ class PairModel:
 def fit_pair_model(
     x: Spectrum, y: Spectrum, halves: Halves, ridge: float | None = None, near: float | None = None
 ) -> PairModel:
-    """The model that pairs imply, given by the moments of two halves of them.
+    """Fit the model to pairs, given by the moments of two halves of them.
 
-    The best ridge is taken unless one is given; if it is known to be `near` one, only its neighbours are compared.
+    The best ridge is chosen unless one is given; if it is known to be `near` one, only that and its neighbours are
+    tried.
     """
     known: Turns = {}
     if ridge is None:
@@ -140,13 +141,13 @@ def fit_pair_model(
 def choose_ridge(
     x: Spectrum, y: Spectrum, halves: Halves, near: float | None = None, known: Turns | None = None
 ) -> float:
-    """The ridge under which pairs say most of each other on pairs the directions were not fitted to, or a little less.
+    """The ridge with the most information on held-out pairs, or a smaller one with nearly as much.
 
-    Information rises with the ridge and falls again, so that only a few are tried; if it is known to be `near` one,
-    only that and its neighbours. What is `known` of these halves is not measured again.
+    Information rises with the ridge and then falls, so that only a few are tried; if the ridge is known to be `near`
+    one, only that and its neighbours. `known` is a cache of correlations measured for these halves.
     """
     heights: dict[int, float] = {}
-    few = float(halves[0].source.trace()) < _FEW_PAIRS  # rows are of unit norm
+    few = float(halves[0].source.trace()) < _FEW_PAIRS  # about the number of pairs, since rows have unit norm
 
     def information(position: int) -> float:
         if position not in heights:
@@ -168,7 +169,7 @@ def choose_ridge(
 
 
 def _climb(height: Callable[[int], float], start: int, count: int) -> int:
-    """The position, of so many, from which both neighbours go down."""
+    """The position, out of `count`, of a local maximum of `height`, by hill climbing from `start`."""
     at = start
     for step in (1, -1):
         while 0 <= at + step < count and height(at + step) > height(at):

@@ -1,10 +1,10 @@
-"""A translation of its own for queries, where it finds what the source's own model would find more often.
+"""A separate translation for queries, used if it agrees better with what the source's own model would find.
 
-Queries are not passages: many encoders mark them, so that they lie around another mean, and they vary along other axes
-than those a map was fitted to. What may help is known beforehand: subtract the mean of the queries instead; rotate,
-which amplifies no axis, instead of recoloring; add less of the target's center, which draws all queries to the same
-rows. Whether any of it does is measured without judgements: a query, in the source's own space, ranks the rows that
-have a partner; a good translation ranks the partners in the same way.
+Queries are not passages: many encoders mark them, so that they have a different mean, and they vary along other axes
+than those a map was fitted to. A few remedies are tried: subtract the mean of the queries instead; rotate, which
+amplifies no axis, instead of recoloring; add less of the target's center, which draws all queries to the same rows.
+Whether any of them helps is measured without judgements: a query, in the source's own space, ranks the rows that have a
+partner; a good translation ranks the partners in the same way.
 """
 
 from __future__ import annotations
@@ -23,28 +23,30 @@ from kedge.models.maps.protocol import Map
 from kedge.models.translator import Normaliser, TranslationStep
 
 MIN_QUERIES = 20
-"""With fewer queries nothing can be said of them as a kind."""
+"""With fewer queries they are not treated as a kind of their own."""
 
 MIN_PAIRS = 40
-"""With fewer pairs there is nothing to rank."""
+"""With fewer pairs there is too little to rank."""
 
 ONE_MAP = "one map for all"
 
-# More change nothing but the time it takes.
+# More only take longer.
 _MAX_QUERIES, _MAX_PAIRS = 1000, 3000
-# Of the pairs, one in so many counts as found; at most ten.
+# One pair in this many counts as found, at most ten.
 _PAIRS_PER_ANSWER, _ANSWERS = 20, 10
 _CENTERS = {0.0: "", 0.5: "half their own center", 1.0: "their own center"}
 _TARGET_WEIGHTS = (1.0, 0.5, 0.25, 0.0)
-# Another translation is taken where it is better by so many standard errors.
+# Another translation is chosen only if it is better by more than this many standard errors.
 _ERRORS = 2.0
 
 
 @dataclass(frozen=True)
 class QueryTranslation:
-    """What translates queries, and why: `agreement` is the share of the rows that a query ranks first in the source's
-    own space whose partners the translated query ranks first, `agreement_of_one_map` the same for the translation of
-    all other rows. Both are None where there was too little to try it on.
+    """What translates queries, and how well that agrees with the source's own model.
+
+    `agreement` is the share of the rows that a query ranks first in the source's own space whose partners the
+    translated query ranks first, `agreement_of_one_map` the same for the translation of all other rows. Both are None
+    if there was too little to measure them on.
     """
 
     step: TranslationStep
@@ -62,7 +64,7 @@ class _Candidate(NamedTuple):
     label: str
 
     def step(self, docs: TranslationStep, center: Tensor) -> TranslationStep:
-        """The translation, if this (ds,) is the center of the queries."""
+        """The translation, given the center (ds,) of the queries."""
         mixed = (1 - self.own_center) * docs.source.center + self.own_center * center.cpu().numpy()
         target = Normaliser((self.target_weight * docs.target.center).astype(np.float32))
         return TranslationStep(Normaliser(mixed.astype(np.float32)), self.map, target)
@@ -71,10 +73,10 @@ class _Candidate(NamedTuple):
 def choose_query_translation(
     docs: TranslationStep, queries: Tensor, x: Tensor, y: Tensor, *, centered: bool = True
 ) -> QueryTranslation:
-    """How queries (q, ds) of the source are best translated, beside other rows, which `docs` translates.
+    """Choose the best translation for queries (q, ds) of the source; `docs` is the translation of all other rows.
 
-    `x` (p, ds) and `y` (p, dt) are pairs of rows. The queries' center is always one of queries that are not tested, and
-    another translation is taken only where it is clearly better. Spaces that were not `centered` have one map.
+    `x` (p, ds) and `y` (p, dt) are pairs of rows. In a test, the queries' center is always that of other queries, and
+    another translation is chosen only if it is clearly better. Spaces that were not `centered` have one map.
     """
     if not centered or len(queries) < MIN_QUERIES or len(x) < MIN_PAIRS:
         return QueryTranslation(docs, ONE_MAP)
@@ -102,7 +104,7 @@ def choose_query_translation(
 
 
 def _candidates(fitted: Map) -> Iterator[_Candidate]:
-    """All that are tried, the translation of all other rows first."""
+    """All candidates, starting with the translation of all other rows."""
     for own_center, centered in _CENTERS.items():
         for mapped, map in _maps(fitted):
             for weight in _TARGET_WEIGHTS:
@@ -112,7 +114,7 @@ def _candidates(fitted: Map) -> Iterator[_Candidate]:
 
 
 def _maps(fitted: Map) -> list[tuple[str, Map]]:
-    """The map as it was fitted; and of a linear one the nearest rotation, and what lies half way to it."""
+    """The map as it was fitted; and for a linear one, the nearest rotation and the map halfway to it."""
     if not isinstance(fitted, LinearMap):
         return [("", fitted)]
     left, values, right = np.linalg.svd(fitted.state()["matrix"].astype(np.float64), full_matrices=False)
@@ -126,7 +128,7 @@ def _maps(fitted: Map) -> list[tuple[str, Map]]:
 
 @dataclass(frozen=True)
 class _Fold:
-    """Queries (q, ds), the center (ds,) of others, partners (p, dt), and what the queries find (q, k) of the rows."""
+    """Queries (q, ds), the center (ds,) of other queries, partners (p, dt), and the rows (q, k) that queries find."""
 
     queries: Tensor
     center: Tensor
@@ -137,15 +139,17 @@ class _Fold:
     def from_rows(
         cls, queries: Tensor, center: Tensor, x: Tensor, y: Tensor, docs: TranslationStep, count: int
     ) -> _Fold:
-        """The reference subtracts from either kind its own mean: so the source's own model searches best too. It is the
-        mean of the queries tested, not the center that candidates have: agreeing with that would be no merit.
+        """Find the reference answers: what each query ranks first in the source's own space.
+
+        Queries and rows are centered by their own means, with which the source's own model searches best, too. The
+        queries' is the mean of those tested, not the center that candidates use: agreeing with that would be no merit.
         """
         rows = unit(x - torch.from_numpy(docs.source.center).to(x))
         found = (unit(queries - queries.mean(dim=0)) @ rows.T).topk(count, dim=1).indices
         return cls(queries, center, y, found)
 
     def scores(self, candidate: _Candidate, docs: TranslationStep) -> Tensor:
-        """The share (q,) of what a query finds that its translation finds too."""
+        """The share (q,) of what a query finds that its translation finds, too."""
         translated = torch.from_numpy(candidate.step(docs, self.center)(self.queries.cpu().numpy()))
         similarity = translated.to(self.partners) @ self.partners.T
         nearest = similarity.topk(self.found.shape[1], dim=1).indices
@@ -153,6 +157,6 @@ class _Fold:
 
 
 def _drawn(generator: torch.Generator, count: int, *sides: Tensor) -> tuple[Tensor, ...]:
-    """At most so many rows of each side, the same of all; shuffled."""
+    """At most `count` rows of each side, the same of all, in random order."""
     order = torch.randperm(len(sides[0]), generator=generator)[:count].to(sides[0].device)
     return tuple(side[order] for side in sides)

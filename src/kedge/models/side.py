@@ -19,13 +19,13 @@ AnchorKind = Literal["free", "snapped", "seeds"]
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a fitted run, "X" or "Y", with d dimensions; of n rows, those in `unmatched_keys` have no match.
+    """One side of a fitted run, "X" or "Y", with d dimensions; rows with `unmatched_keys` have no match.
 
-    `center` (d,) is what was subtracted from its unit rows (None if nothing was), `mean_norm` the mean length that they
-    had, `whitening` (d, d) what they were multiplied by (None if they were not whitened). `anchors` are the reference
-    points of relative coordinates (a, d), by kind. `directions` (d, c) and `correlations` (c,) are those of the pair
-    model; None where there is none. `other_dim` are the dimensions of the other side, for messages. `prefix_of`
-    says of how many dimensions these d are the first, where they are; then methods take vectors of all of them, too.
+    `center` (d,) is what was subtracted from its unit rows (None if nothing was), `mean_norm` the mean length of its
+    vectors, `whitening` (d, d) what the rows were multiplied by (None if they were not whitened). `anchors` are the
+    reference points (a, d) of relative coordinates, by kind. `directions` (d, c) and `correlations` (c,) are those of
+    the pair model, or None. `other_dim` is the dimension of the other side, for messages. If the d dimensions are the
+    first of more, `prefix_of` says of how many, and methods take vectors of that length, too.
     """
 
     name: Literal["X", "Y"]
@@ -60,8 +60,8 @@ class Side:
     def relative(self, vectors: SpaceLike, *, anchors: AnchorKind = "free") -> NDArray[np.float32]:
         """Relative coordinates (k, a) of vectors (k, d): cosines to the anchors, comparable with the other side's.
 
-        "free" anchors are those that were found (on side X its own rows), "snapped" ones rows of Y, "seeds" the known
-        pairs alone.
+        "free" anchors are those that were found (on side X, rows of X), "snapped" ones are rows of Y, and "seeds" are
+        the known pairs alone.
         """
         if anchors not in self.anchors:
             raise InputError(f"anchors must be one of {', '.join(self.anchors)}, got {anchors!r}")
@@ -70,9 +70,9 @@ class Side:
     def shared(self, vectors: SpaceLike) -> NDArray[np.float32]:
         """Shared coordinates (k, c + 2) of vectors (k, d).
 
-        Their inner product with those of a vector of the other side is the log of how much likelier the two are one
-        item than two (the likelihood ratio of the pair model): the best similarity there is for search in either
-        direction, by an index that knows inner products.
+        Their inner product with those of a vector of the other side is the log likelihood ratio of the pair model: how
+        much likelier the two are one item than two. It is the best similarity for search in either direction, with an
+        index that supports inner products.
         """
         if self.directions is None or self.correlations is None:
             raise InputError("there is no pair model to give shared coordinates; fit an AnchorDiscovery")
@@ -86,7 +86,7 @@ class Side:
         return np.concatenate([weighted, *biases], axis=-1)
 
     def as_vectors(self, vectors: SpaceLike) -> NDArray[np.float32]:
-        """Vectors (k, d), or one (d,), in any form that a space may have, checked."""
+        """Check vectors (k, d), or one (d,), in any form that a space may have, and convert them to float32."""
         source = vectors.source if isinstance(vectors, Embeddings) else "vectors"
         matrix = as_matrix(vectors, source)
         if matrix.ndim == 1:
@@ -103,7 +103,7 @@ class Side:
         return vectors.vectors.astype(np.float32, copy=False)
 
     def prefix_hint(self, dim: int) -> str:
-        """What to do with a space of this dimension, where it is one that d are the first dimensions of."""
+        """What to do with a space of this dimension, if this side has the first dimensions of such spaces."""
         if dim != self.prefix_of:
             return ""
         first = f"the first {self.dim} of its {dim} dimensions"

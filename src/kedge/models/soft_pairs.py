@@ -1,9 +1,9 @@
-"""What rows softly correspond to: all that a map can be fitted to where few items are shared.
+"""Soft pairs: what rows softly correspond to, which a map is fitted to if few items are shared.
 
-There the mutual pairs lead to neighbours of counterparts that are not there. Averaged over all its neighbours, by an
-entropic plan, a row has a target that is right on the whole, in either direction. Of such targets only the cross moment
-is used, for they are shorter than rows are and a regression would learn that; and only by a whiten-rotate-recolor map,
-which has little to learn by heart.
+In that case mutual pairs lead to neighbours of counterparts that are missing. Averaged over all its neighbours, by an
+entropic plan, a row has a target that is right on the whole, in either direction. Only the cross moment of such targets
+is used, because they are shorter than rows and a regression would learn that; and only for a whiten-rotate-recolor map,
+which has too few parameters to overfit much.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from kedge.geometry import recolored_rotation, unit
 from kedge.matching import Problem, transport_step
 
 PAIRS_PER_ROW = 0.5
-"""A row and its soft target count as so many known pairs."""
+"""How many known pairs a row and its soft target count as."""
 
 _ROUNDS, _EPSILON = 4, 0.02
 
 
 def soft_cross(sample: Problem, start: Tensor) -> Tensor:
-    """The cross moment (dx, dy) of rows with what they softly correspond to, weighted as that of known pairs.
+    """The cross moment (dx, dy) of rows with their soft targets, on the same scale as that of known pairs.
 
-    It begins with a map (dx, dy), and in each round takes the map that it and the seeds imply. The seeds' own rows are
-    left out: they can be held out, where they are many.
+    The first round uses the map `start` (dx, dy), and every other round the map that the last cross moment and the
+    seeds imply. The seeds' own rows are left out, so that seeds can be held out if they are many.
     """
     x, y = unit(_without(sample.x, sample.seeds_x)), unit(_without(sample.y, sample.seeds_y))
     seeds = (sample.take_x(sample.seeds_x).T @ sample.take_y(sample.seeds_y)).double()

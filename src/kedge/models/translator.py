@@ -1,4 +1,4 @@
-"""`Translator`: normalise, map, denormalise; all that takes vectors of one space into another, in plain NumPy."""
+"""`Translator`: normalise, map, denormalise; takes vectors of one space into another, in plain NumPy."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from kedge.models.maps.protocol import Map
 if TYPE_CHECKING:
     from kedge.models.translation_trust import Trust, TrustEvidence
 
-# Rows, and numbers, translated at once: temporaries, which are float64 in part, are never as large as a space.
+# Rows, and numbers, translated at once, so that temporaries, some of them float64, are never as large as a space.
 _ROWS, _NUMBERS = 4096, 2**21
 _TINY = np.finfo(np.float32).tiny
 
 
 @dataclass(frozen=True)
 class Normaliser:
-    """Unit norm, minus a `center` (d,), unit norm again, and the way back; zeros where a space was not centered."""
+    """Scales to unit norm, subtracts `center` (d,) and scales again, and back; zeros if a space was not centered."""
 
     center: NDArray[np.float32]
 
     def __call__(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Unit rows (k, d), of vectors (k, d)."""
-        # In float64 the square of no finite float32 over- or underflows.
+        """Normalise vectors (k, d)."""
+        # In float64 the square of a finite float32 neither overflows nor underflows.
         lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
         return unit_rows((rows / lengths[:, None] - self.center).astype(np.float32))
 
     def inverse(self, directions: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The unit vectors (k, d) that are sent to these unit rows (k, d), which are overwritten.
+        """The unit vectors (k, d) that are normalised to these unit rows (k, d), which are overwritten.
 
         They lie where the ray from the center in that direction meets the unit sphere.
         """
@@ -44,7 +44,7 @@ class Normaliser:
 
     @property
     def left_over(self) -> float:
-        """1 less the square of the center's length: from 0 to 1."""
+        """1 minus the squared length of the center, in [0, 1]."""
         center = self.center.astype(np.float64)
         return max(0.0, float(1 - center @ center))
 
@@ -64,13 +64,13 @@ class TranslationStep:
 
 @dataclass(frozen=True)
 class Translator:
-    """Vectors of a source with ds dimensions into the space of a target with dt, over one step or several.
+    """Translates vectors of a source with ds dimensions into the space of a target with dt, in one step or several.
 
-    `length` is that of the vectors that come out. Called with vectors (k, ds) it gives (k, dt), with one (ds,) one
-    (dt,). It needs NumPy only: `kedge.load_translator(RUN)` gives that of a run without loading torch. `evidence` is
-    what `trust` rests on, `score_offset` what to add to the similarity of a translated row in an index that also holds
-    rows of the target's own model; both where they are known. `prefix_of` says of how many dimensions these ds are the
-    first, where they are; then vectors of all of them may be given, too.
+    Called with vectors (k, ds) it gives (k, dt), with one (ds,) one (dt,), all of norm `length`. It needs only NumPy:
+    `kedge.load_translator(RUN)` loads that of a run without torch. `evidence` is what `trust` rests on, and
+    `score_offset` what to add to the similarity of a translated row in an index that also holds rows of the target's
+    own model; both are None if they are not known. If the ds dimensions are the first of more, `prefix_of` says of how
+    many, and vectors of that length are taken, too.
     """
 
     steps: tuple[TranslationStep, ...]
@@ -86,11 +86,11 @@ class Translator:
 
     @property
     def dims_taken(self) -> tuple[int, ...]:
-        """How many dimensions vectors may have that are given: ds, or those of which these are the first."""
+        """How many dimensions given vectors may have: ds, or `prefix_of`."""
         return (self.dims[0],) if self.prefix_of is None else (self.dims[0], self.prefix_of)
 
     def then(self, other: Translator) -> Translator:
-        """First translate by this one and then by another, whose source is this one's target: A to B, then B to C."""
+        """A translator by this one and then another, whose source is this one's target: A to B, then B to C."""
         if self.dims[1] != other.dims[0]:
             raise InputError(
                 f"a translator into {self.dims[1]} dimensions cannot be followed by one from {other.dims[0]}; "
@@ -120,12 +120,12 @@ class Translator:
         return type(parts[0])(*(np.concatenate(figures).reshape(shape) for figures in zip(*parts, strict=True)))
 
     def _pieces(self, rows: int) -> Iterator[slice]:
-        """So many rows, some at a time."""
+        """Slices of `rows` rows, some at a time."""
         count = max(1, min(_ROWS, _NUMBERS // max(self.dims)))
         return (slice(begin, begin + count) for begin in range(0, rows, count))
 
     def _as_rows(self, vectors: ArrayLike) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Vectors as they were given, (k, ds) or (ds,), and as rows (k, ds), all of which have a direction."""
+        """Check vectors; returns them as given, (k, ds) or (ds,), and as rows (k, ds), which all have a direction."""
         source = self.dims[0]
         try:
             with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused below
@@ -144,7 +144,7 @@ class Translator:
         return given, rows
 
     def translate(self, vectors: ArrayLike) -> NDArray[np.float32]:
-        """The same as a call, by the name that a fitted discovery has for it."""
+        """The same as a call, under the name that it has on a fitted discovery."""
         return self(vectors)
 
     def _translate(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -1,7 +1,7 @@
-"""What a run looks like: the page, live or as a file, figures for papers, and a table for embedding-atlas.
+"""Show a run: as a page, live or in a file, as figures for papers, and as a table for embedding-atlas.
 
-Each has a folder or module of its own (`page`, `live`, `figures`, `atlas`), on top of the picture of both spaces that
-they share (`picture`); all public names are here. May import `kedge.tasks` and everything below it.
+Each has a package or module of its own (`page`, `live`, `figures`, `atlas`), on top of the picture of both spaces that
+they share (`picture`); all public names are re-exported here. May import `kedge.tasks` and everything below it.
 """
 
 from kedge.report.atlas import opening_command, require_pyarrow, write_atlas

@@ -1,4 +1,4 @@
-"""Both spaces as a table for embedding-atlas: where each row lies, its neighbours, and its role in the run."""
+"""Both spaces as a table for embedding-atlas: the position of each row, its neighbours, and its role in the run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NEIGHBOURS = 8
 
 
 def require_pyarrow() -> None:
-    """Say what to install where the package that writes the file is missing."""
+    """Raise with installation advice if the package that writes the file is missing."""
     with needing("Parquet files need", "pyarrow", install="kedge[parquet]"):
         import pyarrow.parquet  # noqa: F401
 
@@ -39,26 +39,26 @@ def write_atlas(
     labels: Mapping[str, str] | None = None,
     layout: bool = False,
 ) -> int:
-    """Write a Parquet file that embedding-atlas opens, and return how many rows it has: X's, and after them Y's.
+    """Write a Parquet file for embedding-atlas, and return its number of rows: those of X, followed by those of Y.
 
-    Columns: `key`; `space`, X or Y; `role`, the first of suspect seed, seed, anchor, pair and unmatched that is true;
-    `partner` and `confidence`, null where there is none; `label`, where labels are given; `projection_x` and
-    `projection_y`, places of both spaces in the same picture; `neighbors`, rows of this table and their distance,
-    which is 1 minus the similarity: the nearest of the same space by cosine, and those of the other that are likeliest
-    the same item.
+    Columns: `key`; `space`, X or Y; `role`, the first of suspect seed, seed, anchor, pair and unmatched that applies;
+    `partner` and `confidence`, null if there is none; `label`, if labels are given; `projection_x` and `projection_y`,
+    positions of both spaces in the same picture; `neighbors`, rows of this table and their distance, which is 1 minus
+    the similarity: the nearest rows of the same space by cosine, and the rows of the other space that most likely stand
+    for the same item.
 
     Parameters
     ----------
     path : path
-        File to write; complete or not at all.
+        File to write, atomically.
     discovery, x, y
         A fitted discovery and the spaces it was fitted on.
     max_rows : int
-        At most this many rows of a space are written; of larger spaces, a random sample.
+        At most this many rows of a space are written; larger spaces are sampled at random.
     labels : mapping, optional
         Labels by key, of rows of X, Y or both.
     layout : bool
-        Whether places are computed by t-SNE, which takes a minute or more for many rows, rather than along the two
+        Whether to compute positions by t-SNE, which takes a minute or more for many rows, rather than along the two
         leading axes of shared coordinates.
     """
     require_pyarrow()
@@ -85,7 +85,7 @@ def write_atlas(
 
 
 def opening_command(path: str | Path) -> str:
-    """The command by which embedding-atlas opens such a file."""
+    """The command that opens such a file in embedding-atlas."""
     columns = "--text key --x projection_x --y projection_y --neighbors neighbors"
     return f"embedding-atlas {shlex.quote(str(path))} {columns}"
 
@@ -93,7 +93,7 @@ def opening_command(path: str | Path) -> str:
 def _columns(
     side: Side, discovery: AnchorDiscovery, keys: list[str], partners: list[str], confidence: list[float]
 ) -> dict[str, list[Any]]:
-    """Columns for some rows of a space; the first have these partners with this confidence, the others have none."""
+    """Columns for some rows of a space; the first rows have the given partners and confidence, the others have none."""
 
     def of_this_side(pairs: Any) -> set[str]:
         return {pair[0 if side == "x" else 1] for pair in pairs}
@@ -117,7 +117,7 @@ def _columns(
 
 
 def _linear(discovery: AnchorDiscovery, x: Embeddings, y: Embeddings) -> Places:
-    """Places (n, 2) and (m, 2) along the two leading axes of X in shared coordinates."""
+    """Positions (n, 2) and (m, 2) along the two leading axes of X in shared coordinates."""
     directions = shared_directions(discovery, x, y).numpy()
     return project_together(directions[: len(x)], directions[len(x) :])
 
@@ -125,7 +125,7 @@ def _linear(discovery: AnchorDiscovery, x: Embeddings, y: Embeddings) -> Places:
 def _neighbours(
     discovery: AnchorDiscovery, x: Embeddings, y: Embeddings
 ) -> tuple[list[NDArray[np.int64]], list[NDArray[np.float32]]]:
-    """For each row of the table the nearest rows, nearest first, and their distances."""
+    """The nearest rows of each row of the table, nearest first, and their distances."""
     neighbourhoods = Neighbourhoods(discovery, x, y)
     ids: list[NDArray[np.int64]] = []
     distances: list[NDArray[np.float32]] = []

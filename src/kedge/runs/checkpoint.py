@@ -1,8 +1,8 @@
-"""A folder with what an unfinished discovery has reached: one safetensors file per finished stage.
+"""Checkpoints: a folder with the results of an unfinished discovery, one safetensors file per finished stage.
 
-At whatever moment the process dies, the folder holds the results of the stages that were finished. It says what it
-belongs to (`identity.json`), and so does each result, with a checksum, so that a discovery of something else does not
-go on from it; and while one writes there, it is locked for any other.
+Whenever the process dies, the folder holds the results of all stages that were finished. It says which discovery it
+belongs to (`identity.json`), and so does each result, with a checksum, so that no other discovery goes on from it.
+While one process writes there, it is locked for all others.
 """
 
 from __future__ import annotations
@@ -43,15 +43,14 @@ class Identity:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of it, which every result carries."""
+        """SHA-256 of the identity, which every result carries."""
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
 
 
 class Checkpoint:
-    """The finished stages of one discovery in a folder, for as long as it is open (`with`): a `Keeper`.
+    """A `Keeper` of the finished stages of one discovery in a folder, which is locked inside the context (`with`).
 
-    With the result of a stage the state of the random generator is kept: what comes after draws what it would have
-    drawn.
+    The state of the random generator is kept with each result, so that later stages draw what they would have drawn.
     """
 
     def __init__(
@@ -70,10 +69,10 @@ class Checkpoint:
         self._generator = generator
 
     def __enter__(self) -> Checkpoint:
-        """Lock the folder, and check that it, if it exists, belongs to this discovery.
+        """Lock the folder and check that, if it exists, it belongs to this discovery.
 
-        Raises `InputError` where another process is writing there, or where it holds results of a discovery of other
-        inputs or with other settings, or anything else.
+        Raises `InputError` if another process is writing there, or if the folder holds results of a discovery with
+        other inputs or settings, or anything else.
         """
         self._lock.acquire()
         try:
@@ -87,7 +86,7 @@ class Checkpoint:
         self._lock.release()
 
     def recall(self, stage: str, kind: type[Value]) -> tuple[Value, list[Step]] | None:
-        """See `Keeper.recall`; raises `InputError` where a file is not what was written."""
+        """See `Keeper.recall`; raises `InputError` if a file is not as it was written."""
         path = self._path(stage)
         if not path.is_file():
             return None
@@ -111,7 +110,7 @@ class Checkpoint:
         return value, steps
 
     def keep(self, stage: str, value: object, steps: Sequence[Step]) -> None:
-        """See `Keeper.keep`; the first result makes the folder."""
+        """See `Keeper.keep`; the first result creates the folder."""
         if not (self._folder / _IDENTITY).is_file():
             self._folder.mkdir(exist_ok=True)
             with atomic_path(self._folder / _IDENTITY) as temporary:
@@ -130,7 +129,7 @@ class Checkpoint:
     def _require_own_folder(self) -> None:
         folder = self._folder
         if folder.is_dir():
-            clear_leftovers(folder)  # of a process that was killed while it wrote
+            clear_leftovers(folder)  # of a process that was killed while writing
         if (folder / _IDENTITY).is_file():
             self._refuse_another()
         elif folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
@@ -157,7 +156,7 @@ class Checkpoint:
 
 
 def discard(folder: Path) -> None:
-    """Delete a checkpoint, if the folder is one; as a whole or not at all, and not while another writes there."""
+    """Delete a folder if it is a checkpoint: as a whole or not at all, and not while another process writes there."""
     if not (folder / _IDENTITY).is_file():
         return
     with FolderLock(folder):
@@ -169,7 +168,7 @@ def discard(folder: Path) -> None:
 
 
 def _identity_in(folder: Path) -> Identity:
-    """What the folder says it belongs to."""
+    """The identity of the discovery that the folder belongs to."""
     path = folder / _IDENTITY
     try:
         text = path.read_bytes()
@@ -180,7 +179,7 @@ def _identity_in(folder: Path) -> Identity:
 
 
 def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors of a file, and what it says about them."""
+    """The tensors of a file, and its metadata."""
     require_regular_file(path)
     try:
         with safe_open(path, framework="pt") as stored:
@@ -204,7 +203,7 @@ def _to_tensors(value: Any, prefix: str = "") -> dict[str, Tensor]:
 
 
 def _from_tensors(kind: Any, tensors: Mapping[str, Tensor], prefix: str = "") -> Any:
-    """The dataclass that `_to_tensors` made these of; None where a part is missing that it must have."""
+    """The dataclass that `_to_tensors` made these from; None if a required part is missing."""
     hints = get_type_hints(kind)
     parts: dict[str, Any] = {}
     for field in fields(kind):

@@ -1,4 +1,4 @@
-"""What `run.json` holds, as types; reading it checks all of it."""
+"""The contents of `run.json`, as types; reading it checks all of them."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from kedge.solving.steps import Step
 from kedge.storage.schema import Count, Length, Share, parse_json, restore
 
 FORMAT = 6
-"""Of run folders."""
+"""The format of run folders."""
 
 NAME = "run.json"
 COMMON = "common space"
-"""The kind of run that `kedge unite` writes; those of two spaces have none."""
+"""The `kind` of the runs that `kedge unite` writes; runs of two spaces have none."""
 
-# What `kedge info` says of the settings, in any run.
+# The settings that `kedge info` shows for any run.
 _NEEDED = ("method", "random_state")
 
 
 @dataclass(frozen=True)
 class Counts:
-    """The sizes of what a run holds; where a space has the first of more dimensions, also of how many."""
+    """The sizes of what a run holds; if a space has the first of more dimensions, `prefix_of` says of how many."""
 
     rows_x: Count
     rows_y: Count
@@ -54,7 +54,7 @@ class InputFile:
 
 @dataclass(frozen=True)
 class MapScores:
-    """Which map was chosen, of which family, and how it searches: on so many held-out pairs, known or found ones."""
+    """The chosen map, its family, and how well searches with it do on held-out pairs, known or found ones."""
 
     family: str
     kind: str
@@ -66,7 +66,7 @@ class MapScores:
 
 @dataclass(frozen=True)
 class Maps:
-    """The two maps."""
+    """The scores of both maps."""
 
     map: MapScores
     map_back: MapScores
@@ -102,7 +102,7 @@ class Approximate:
 
 @dataclass(frozen=True)
 class RunDescription:
-    """All of `run.json` that is used; what else it holds was given to `save` by others."""
+    """All of `run.json` that is used; anything else in it was passed to `save` by a caller."""
 
     format: int
     kedge: str
@@ -140,7 +140,7 @@ def holds_common_space(folder: Path) -> bool:
 
 
 def read_json(folder: Path) -> dict[str, Any]:
-    """The contents of `run.json`, of this version's format."""
+    """The contents of `run.json`, which must have this version's format."""
     if not folder.is_dir():
         raise InputError(f"{folder}: {'is a file, not a run folder' if folder.exists() else 'no such run folder'}")
     if not holds_run(folder):
@@ -159,7 +159,7 @@ def read_json(folder: Path) -> dict[str, Any]:
 
 
 def read_description(folder: Path) -> tuple[dict[str, Any], RunDescription]:
-    """The contents of `run.json`, and the same as values, all that is used of it checked."""
+    """The contents of `run.json`, as parsed and as values; all that is used of it is checked."""
     run = read_json(folder)
     if run.get("kind") == COMMON:
         raise InputError(
@@ -171,7 +171,7 @@ def read_description(folder: Path) -> tuple[dict[str, Any], RunDescription]:
 
 
 def describe(run: Mapping[str, Any], where: str) -> RunDescription:
-    """The contents of `run.json` as values; raises `InputError` where they are not what they must be."""
+    """The contents of `run.json` as values; raises `InputError` if they are invalid."""
     used = {one.name: run[one.name] for one in fields(RunDescription) if one.name in run}
     description: RunDescription = restore(RunDescription, used, where)
     curve = description.confidence_curve

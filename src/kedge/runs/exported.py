@@ -1,4 +1,4 @@
-"""What `kedge export` wrote, as a translator again; loads no torch."""
+"""Files of `kedge export`, read back as translators; loads no torch."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from kedge.spaces.memory import require_room
 from kedge.spaces.streams import require_regular_file
 
 SUFFIXES = (".npz", ".safetensors")
-"""Of files that hold a translator as plain arrays."""
+"""The suffixes of files that hold a translator as plain arrays."""
 FORMAT = "kedge-translation"
-"""What such a file says it is."""
+"""The format that such a file declares."""
 _NAMES = ("matrix", "source_center", "target_center", "length")
 
 
 def is_exported(path: Path) -> bool:
-    """Whether a name is that of an exported file rather than of a run folder."""
+    """Whether a path names an exported file rather than a run folder."""
     return path.suffix.lower() in (*SUFFIXES, ".onnx") and not path.is_dir()
 
 
 def read_exported(path: Path) -> tuple[Translator, Mapping[str, str]]:
-    """The translator of a .npz or .safetensors file, and what the file says of itself."""
+    """The translator in a .npz or .safetensors file, and what the file says about itself."""
     if path.suffix.lower() not in SUFFIXES:
         raise InputError(f"{path}: only {' and '.join(SUFFIXES)} can be read back; use onnxruntime for it, or the run")
     require_regular_file(path)

@@ -35,24 +35,24 @@ from kedge.storage.checksum import file_sha256
 SUMS = "SHA256SUMS"
 MAPS = "map.safetensors"
 MAX_CORRELATION = 0.99
-"""Larger correlations of a pair model are not believed when it is fitted."""
+"""Stored correlations of a pair model must not be larger; fitting clips them further down."""
 
 TRUST = "trust_"
-"""How the names of the arrays begin that say how far a translation can be trusted."""
+"""The prefix of the arrays that say how far a translation can be trusted."""
 
 _ANCHORS, _MATCH, _MODEL = "anchors.safetensors", "match.safetensors", "model.safetensors"
 _FILES = {NAME, SUMS, *HEADERS, _ANCHORS, MAPS, _MATCH, _MODEL}
 RUN_FILES = frozenset(_FILES - {SUMS})
 """All files of a run but the checksums."""
 
-# What a run of many spaces has besides; either kind may take the place of the other.
+# Further files of a run of many spaces; either kind of run may overwrite the other.
 _FILES_OF_MANY = {"groups.tsv", "common.safetensors"}
 Arrays = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
 class RunContents:
-    """All that a run folder holds: what `run.json` stores, the arrays by name, the maps, and the tables."""
+    """All that a run folder holds: the contents of `run.json`, the arrays by name, the maps, and the tables."""
 
     stored: Mapping[str, Any]
     arrays: Mapping[str, NDArray[Any]]
@@ -63,12 +63,12 @@ class RunContents:
 
     @cached_property
     def description(self) -> RunDescription:
-        """What `run.json` stores, as values."""
+        """The contents of `run.json`, as values."""
         return describe(self.stored, f"{NAME}:")
 
 
 def check_target(folder: Path, *, overwrite: bool) -> None:
-    """Refuse a target that would lose something; an empty folder is as good as none."""
+    """Refuse a target that would lose something; an empty folder is fine."""
     if folder.is_file():
         raise InputError(f"{folder}: is a file; give the name of a folder")
     require_parent(folder)
@@ -100,7 +100,7 @@ def write_run(contents: RunContents, folder: Path, *, overwrite: bool) -> None:
             if name == MAPS:
                 tensors |= {f"{which}.{part}": a for which, one in maps.items() for part, a in one.state().items()}
             tensors = {array: np.ascontiguousarray(values) for array, values in tensors.items()}
-            (temporary / name).write_bytes(serialize(tensors))  # save_file would make it private
+            (temporary / name).write_bytes(serialize(tensors))  # save_file would create a private file
         (temporary / NAME).write_text(text + "\n", encoding="utf-8")
         seal(temporary)
 
@@ -114,8 +114,8 @@ def seal(folder: Path) -> None:
 def read_run(folder: Path) -> RunContents:
     """Read a run folder back.
 
-    Raises `InputError` where anything in it is missing, has changed since it was written, is not what it must be, or
-    contradicts another part of it.
+    Raises `InputError` if anything in it is missing, has changed since it was written, is invalid, or contradicts
+    another part of it.
     """
     stored, run = read_description(folder)
     require_unchanged(folder, _FILES - {SUMS})
@@ -129,7 +129,7 @@ def read_run(folder: Path) -> RunContents:
 
 
 def read_translation(folder: Path) -> tuple[RunDescription, Arrays, dict[str, Map]]:
-    """What translating needs of a run folder: its description, the centers, what trust rests on, the maps by name."""
+    """What translating needs from a run folder: the description, the centers and trust evidence, the maps by name."""
     _, run = read_description(folder)
     require_unchanged(folder, {NAME, MAPS})
     needed = {n: a for n, a in _expected(run)[MAPS].items() if n.startswith(("center", TRUST))}
@@ -137,7 +137,7 @@ def read_translation(folder: Path) -> tuple[RunDescription, Arrays, dict[str, Ma
 
 
 def changed_files(folder: Path, files: Collection[str] = RUN_FILES) -> dict[str, str]:
-    """Of these files of a run folder those that are not what was written, and what is the matter with each."""
+    """Which of these files of a run folder are not as they were written, and what is wrong with each."""
     path = folder / SUMS
     try:
         require_regular_file(path)
@@ -161,7 +161,7 @@ def changed_files(folder: Path, files: Collection[str] = RUN_FILES) -> dict[str,
 
 
 def require_unchanged(folder: Path, files: Collection[str]) -> None:
-    """Raise an `InputError` that names the first of these files of a run folder that is not what was written."""
+    """Raise an `InputError` that names the first of these files of a run folder that is not as it was written."""
     for name, fault in changed_files(folder, files).items():
         raise InputError(
             f"{folder / name}: {fault} (see {SUMS}); restore it, or run the discovery again: the same inputs and "
@@ -170,7 +170,7 @@ def require_unchanged(folder: Path, files: Collection[str]) -> None:
 
 
 def _read_maps(folder: Path, run: RunDescription) -> dict[str, Map]:
-    """Both maps, and that of queries where there is one."""
+    """Both maps, and that of queries if there is one."""
     families = {"map": run.maps.map.family, "map_back": run.maps.map_back.family}
     if run.queries is not None:
         families["map_query"] = run.maps.map.family
@@ -178,7 +178,7 @@ def _read_maps(folder: Path, run: RunDescription) -> dict[str, Map]:
 
 
 def _read_map(folder: Path, which: str, family: str, run: RunDescription) -> Map:
-    """One of the maps, of whatever family it is."""
+    """One of the maps, of any family."""
     path, counts = folder / MAPS, run.counts
     prefix = f"{which}."
     shapes = {name: shape for name, shape in stored_shapes(path).items() if name.startswith(prefix)}
@@ -210,7 +210,7 @@ def _trust_arrays(run: RunDescription) -> dict[str, Array]:
 
 
 def _expected(run: RunDescription) -> dict[str, dict[str, Array]]:
-    """The arrays in each file, but those of the maps."""
+    """The arrays expected in each file, except those of the maps."""
     counts = run.counts
     n, m, dx, dy = counts.rows_x, counts.rows_y, counts.dim_x, counts.dim_y
     a, s, p, c = counts.anchors, counts.seeds, counts.pairs, counts.effective_dims

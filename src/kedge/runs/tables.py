@@ -1,4 +1,4 @@
-"""The tables of a run folder, and that they say what its arrays say."""
+"""The tables of a run folder, and the check that they agree with its arrays."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HEADERS = {
     SEEDS: ("x", "y", "opinion", "suspect", "rank", "found"),
     UNMATCHED: ("space", "key"),
 }
-"""Which tables there are, and their columns."""
+"""All tables, and their columns."""
 
 KeyPairs = list[tuple[str, str]]
 _Arrays = Mapping[str, NDArray[Any]]
@@ -31,7 +31,7 @@ _Arrays = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class Tables:
-    """The keys in the tables, in the order of the arrays that they belong to."""
+    """The keys in the tables, in the order of the corresponding arrays."""
 
     anchors: KeyPairs
     pairs: KeyPairs
@@ -42,13 +42,13 @@ class Tables:
 
 
 def write_tables(folder: Path, tables: Tables, arrays: _Arrays) -> None:
-    """Write all of them into a folder."""
+    """Write all tables into a folder."""
     for name, header in HEADERS.items():
         write_table(folder / name, header, _rows_of(name, tables, arrays))
 
 
 def read_tables(folder: Path, counts: Counts, arrays: _Arrays) -> Tables:
-    """Read all of them; raises `InputError` where the tables and the arrays do not say the same."""
+    """Read all tables; raises `InputError` if they do not agree with the arrays."""
     read = {name: _read_table(folder / name, header) for name, header in HEADERS.items()}
     for name, number in ((ANCHORS, counts.anchors), (PAIRS, counts.pairs), (SEEDS, counts.seeds)):
         if len(read[name]) != number:
@@ -87,7 +87,7 @@ def _rows_of(table: str, tables: Tables, arrays: _Arrays) -> Iterator[tuple[str,
 
 
 def _read_table(path: Path, header: Sequence[str]) -> list[tuple[str, ...]]:
-    """The rows of a table that has these columns."""
+    """The rows of a table, which must have these columns."""
     lines = read_fields(path)
     if not lines or tuple(lines[0][1]) != tuple(header):
         raise InputError(f"{path}: must begin with the columns {', '.join(header)}")
@@ -98,7 +98,7 @@ def _read_table(path: Path, header: Sequence[str]) -> list[tuple[str, ...]]:
 
 
 def _require_same_rows(folder: Path, arrays: _Arrays) -> None:
-    """Refuse arrays of which one names a row twice that it can only name once, or has another match than the others."""
+    """Refuse arrays that repeat rows that must be distinct, or that disagree about the match."""
     once = {"anchors_x": arrays["anchors_x"], "anchors_y": arrays["anchors_y"]}
     for name in ("pairs", "seeds"):
         once |= {f"{name} of {side}": rows for side, rows in zip("XY", arrays[name].T, strict=True)}
@@ -129,7 +129,7 @@ def _linked(arrays: _Arrays) -> NDArray[np.int64]:
 
 
 def _require_same_keys(folder: Path, tables: Tables, counts: Counts, arrays: _Arrays) -> None:
-    """Refuse tables that do not name every row by one key, and the same key wherever it occurs."""
+    """Refuse tables that do not give every row one key, the same wherever it occurs."""
     rows_x, rows_y = _linked(arrays).T
     linked = tables.pairs + list(compress(tables.seeds, _upheld(arrays)))
     keys_x = _keys(folder, "X", counts.rows_x, rows_x, [x for x, _ in linked], tables.unmatched_x)
@@ -147,7 +147,7 @@ def _require_same_keys(folder: Path, tables: Tables, counts: Counts, arrays: _Ar
 def _keys(
     folder: Path, space: str, total: int, rows: NDArray[np.int64], keys: list[str], unmatched: list[str]
 ) -> list[str]:
-    """The keys of all rows of a space: of those in pairs, and of the others, which are listed in their order."""
+    """The keys of all rows of a space: those of `rows`, and those of all others, which are listed in their order."""
     if len(keys) + len(unmatched) != total or len({*keys, *unmatched}) != total:
         raise InputError(
             f"{folder / UNMATCHED}: must name the {total - len(keys)} rows of {space} that are in no pair and no seed, "

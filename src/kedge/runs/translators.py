@@ -24,11 +24,11 @@ Kind = Literal["text", "query"]
 def load_translator(
     folder: str | Path, *, back: bool = False, scale: Scale = "unit", kind: Kind = "text"
 ) -> Translator:
-    """What translates vectors of X into Y, or with `back` of Y into X, from a run folder; loads no torch.
+    """Load the translator from X to Y, or with `back` from Y to X, from a run folder; loads no torch.
 
-    Vectors come out with unit length, or with `scale="raw"` with the mean length of the target's own vectors. With
-    `kind="query"` it translates queries of X, if the discovery was given some. A file of `kedge export --to
-    numpy` does as well as a run; its direction, scale and kind are those it was exported with.
+    Translated vectors have unit length, or with `scale="raw"` the mean length of the target's own vectors. With
+    `kind="query"` it translates queries of X, if the discovery was given some. A file of `kedge export --to numpy` can
+    take the place of a run; its direction, scale and kind are those it was exported with.
 
     >>> translate = kedge.load_translator("RUN")
     >>> translate(query).shape
@@ -41,8 +41,9 @@ def load_translator(
 
 
 def load_both_translators(folder: str | Path, *, scale: Scale = "unit") -> tuple[Translator, Translator]:
-    """What translates vectors of X into Y, and what translates queries of X: of their own kind, if the run knows one,
-    otherwise the same; the run is read once.
+    """Load the translators of texts and of queries from X to Y, reading the run only once.
+
+    They are the same unless the run has a separate translation for queries; an exported file has only one.
     """
     require_scale(scale)
     if is_exported(Path(folder)):
@@ -54,7 +55,7 @@ def load_both_translators(folder: str | Path, *, scale: Scale = "unit") -> tuple
 
 
 def evidence_of(arrays: Mapping[str, NDArray[np.float32]]) -> TrustEvidence | None:
-    """What trust in translations from X rests on, of the arrays that a run keeps, if it keeps such."""
+    """The evidence for trust in translations from X, from the arrays that a run keeps; None if it keeps none."""
     kept = {name.removeprefix(TRUST): array for name, array in arrays.items() if name.startswith(TRUST)}
     return TrustEvidence(**kept) if kept else None
 
@@ -68,7 +69,7 @@ def _translator(
     scale: Scale,
     kind: Kind = "text",
 ) -> Translator:
-    """The translator of what was read of a run folder."""
+    """The translator, from what was read of a run folder."""
     require_kind(kind, back=back, known=run.queries is not None)
     dims = {"x": run.counts.dim_x, "y": run.counts.dim_y}
     sides = {side: Normaliser(arrays.get(f"center_{side}", np.zeros(dim, np.float32))) for side, dim in dims.items()}
@@ -85,7 +86,7 @@ def _translator(
 
 
 def query_step(centers: Mapping[str, NDArray[np.float32]], map: Map) -> TranslationStep:
-    """What translates queries, of the centers and the map that a run keeps for them."""
+    """The translation of queries, from the centers and the map that a run keeps for them."""
     return TranslationStep(Normaliser(centers["center_query"]), map, Normaliser(centers["center_query_target"]))
 
 
@@ -103,7 +104,7 @@ def require_kind(kind: str, *, back: bool, known: bool) -> None:
 
 
 def _load_exported(path: Path, *, back: bool, scale: Scale, kind: Kind) -> Translator:
-    """The translator of a file; it has one direction, one scale and one kind."""
+    """The translator in an exported file, which has one direction, one scale and one kind."""
     translator, about = read_exported(path)
     other_scale = scale == "raw" and about.get("scale") != "raw"
     if back or other_scale or (kind == "query" and about.get("kind") != "query"):
@@ -116,6 +117,6 @@ def _load_exported(path: Path, *, back: bool, scale: Scale, kind: Kind) -> Trans
 
 
 def require_scale(scale: str) -> None:
-    """Raise an `InputError` unless it is one of the scales."""
+    """Raise an `InputError` unless `scale` is one of the known ones."""
     if scale not in get_args(Scale):
         raise InputError(f"scale must be one of {', '.join(get_args(Scale))}, got {scale!r}")

@@ -14,9 +14,9 @@ from kedge.matching import Candidates, Comparison, Match, Problem
 class Alignment:
     """The match of all rows that a method ends with.
 
-    `whitening` is the strength to which the spaces were whitened when it was found; `free_anchors` (a, dy) are there
-    where the method itself places them; `candidates` are there where only candidates were compared; `rotation` (dx, dy)
-    is there where it and not pairs is what was found, because few items are shared.
+    `whitening` is the strength to which the spaces were whitened when it was found. `free_anchors` (a, dy) is set if
+    the method itself places them, `candidates` if only candidates were compared, and `rotation` (dx, dy) if that is
+    what was found instead of pairs, because few items are shared.
     """
 
     match: Match
@@ -40,21 +40,21 @@ class Opinion(Protocol):
 
     @property
     def significant(self) -> bool:
-        """Whether it is beyond chance that rows recognise their counterparts."""
+        """Whether more rows recognise their counterparts than chance explains."""
 
     @property
     def recognised(self) -> float:
-        """About the share of rows that recognise their counterpart."""
+        """The approximate share of rows that recognise their counterpart."""
 
 
 class Judge(Protocol):
-    """What a method asks whether it succeeded; anything that does this can take its place."""
+    """Tells a method whether it succeeded; any object with these methods will do."""
 
     def judge(self, problem: Problem, match: Match, rotation: Tensor | None = None) -> Opinion:
-        """How good a match of a problem, or of a part of it, is.
+        """Say how good a match of a problem, or of a part of it, is.
 
-        Where few items are shared, a rotation (dx, dy) was found and the match only follows from it.
+        `rotation` (dx, dy) is given where few items are shared: it is what was found, and the match follows from it.
         """
 
     def probable(self, compared: Comparison, match: Match) -> Tensor:
-        """Mask (n,) of the rows of X whose mutual pair is more probably right than not."""
+        """Mask (n,) of the rows of X whose mutual pair is more likely right than wrong."""

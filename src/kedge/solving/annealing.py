@@ -1,4 +1,4 @@
-"""Annealing: soft matches and rotations in turn, while the match sharpens (Wasserstein-Procrustes, with entropy).
+"""Annealing: alternate soft matches and rotations while the match sharpens (Wasserstein-Procrustes, with entropy).
 
 Alternating a transport plan and the rotation that it implies is Wasserstein-Procrustes (Grave, Joulin and Berthet,
 2019); the entropy of the plan falls round by round, so that early mistakes are averaged out instead of believed.
@@ -19,23 +19,23 @@ from kedge.solving.schedule import Schedule
 from kedge.solving.starts import SEED_SHARE, with_seeds
 from kedge.solving.steps import Log
 
-# Annealing may be over when rows are so sure of their partners, on average: finishing does the rest.
+# Annealing may stop when rows give this share of their weight to one partner, on average: finishing does the rest.
 _SHARP = 0.8
-# It may be over, too, when rows go to the same places round by round: 1 - cosine of one place and the next.
+# It may also stop when a turn over all rows moves them by less than this: 1 - cosine.
 _STILL = 2e-4
-# The power of its strength by which a direction counts, in spaces as they are and in whitened ones, of which no
-# direction says more than another by itself.
+# Directions count by their strength to this power: in spaces as they are, and in whitened ones, where directions do not
+# differ in variance.
 _WEIGHTING, _WEIGHTING_IF_WHITE = 0.125, 0.375
 
 
 class Annealed(NamedTuple):
-    """A rotation (kx, ky), and what it is best read by: an `emphasis` (ky, ky) on some of its directions."""
+    """A rotation (kx, ky), and the `emphasis` (ky, ky) on some of its directions that rows are best compared with."""
 
     rotation: Tensor
     emphasis: Tensor | None = None
 
     def places(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Where rows x (n, kx) and y (m, ky) lie when they are compared: (n, ky) and (m, ky), of any length."""
+        """Rows x (n, kx) and y (m, ky) in the coordinates they are compared in: (n, ky) and (m, ky), not normalised."""
         if self.emphasis is None:
             return x @ self.rotation, y
         return x @ (self.rotation @ self.emphasis), y @ self.emphasis
@@ -59,14 +59,14 @@ def anneal(
     until_sharp: bool = False,
     until_still: bool = False,
 ) -> Annealed:
-    """A better rotation (kx, ky) between coordinates x (n, kx) and y (m, ky) of the problem's rows.
+    """Improve a rotation (kx, ky) between coordinates x (n, kx) and y (m, ky) of the problem's rows.
 
-    Each round takes one Sinkhorn step between a part of x that has its turn, rotated, and y at a falling epsilon, and
-    a new rotation from all of x to where the last plans of its parts send it; `both_ways`, one from a part of y to x
-    besides. In a weighted schedule, directions count the more, the stronger the last plans' cross moment is along them:
-    most of the others are not known yet, and would drown these. `hints` (n, k) and (m, k) are shared coordinates that
-    count as similarity too. They and the seeds count less and less, unless they are not to `fade`. It may end early
-    only with `until_sharp`, or with `until_still`: when the rotation hardly moves any more.
+    Each round takes one Sinkhorn step from one part of the rotated x to y, at a falling epsilon, and then fits a new
+    rotation from all of x to where the latest plans of its parts send it. With `both_ways`, each round takes another
+    step from one part of y to x. In a weighted schedule, directions count more, the stronger the latest plans' cross
+    moment is along them: most others are not known yet, and would drown them. `hints` (n, k) and (m, k) are shared
+    coordinates that count as similarity too. Unless `fade` is False, they and the seeds fade over the rounds. Annealing
+    ends early only with `until_sharp`, or with `until_still` once the rotation hardly moves.
     """
     forth = _Plans.none_yet(x, y, schedule.parts)
     back = _Plans.none_yet(y, x, schedule.parts) if schedule.both_ways else None
@@ -74,8 +74,8 @@ def anneal(
     found = Annealed(rotation)
     epsilons = epsilon_schedule(schedule.epsilon_start, schedule.epsilon_end, schedule.anneal_rounds)
     for index, epsilon in enumerate(epsilons, start=1):
-        # What was known at the start fades: it leads the way, but the match it leads to knows better, and
-        # neither a wrong seed nor a misleading fingerprint must have the last word.
+        # What was known at the start leads the way, and then fades: the match it leads to knows better, and neither a
+        # wrong seed nor a misleading fingerprint must have the last word.
         remaining = 1 - (index - 1) / len(epsilons) if fade else 1.0
         turn = (index - 1) % forth.count
         source, target = map(unit, found.places(forth.part(x, turn), y))
@@ -105,9 +105,9 @@ def anneal(
 
 
 def _moved(x: Tensor, before: Tensor, after: Tensor) -> float:
-    """How far a rotation (kx, ky) moves rows x (n, kx) from where the one before sent them: 1 - cosine, over all.
+    """How far apart two rotations (kx, ky) send rows x (n, kx): 1 - cosine, over all rows together.
 
-    Where Y has fewer axes than X, a rotation leaves something of every row out.
+    Lengths are measured after rotation: where Y has fewer axes than X, every row loses a part.
     """
     variances = x.square().mean(dim=0)[:, None]
     both, one, other = ((variances * product).sum() for product in (before * after, before**2, after**2))
@@ -116,10 +116,10 @@ def _moved(x: Tensor, before: Tensor, after: Tensor) -> float:
 
 @dataclass
 class _Plans:
-    """Where plans send rows (n, d), in parts that have their turn one after the other, among others (m, e).
+    """Plans that send rows (n, d) to others (m, e), updated for one part of the rows at a time.
 
-    Of every part what was found at its last turn: the cross moment (d, e) of its rows and their targets, and the log
-    (m,) of what the others received. `potential` (m,) balances the others.
+    Each part keeps what its last turn gave: the cross moment (d, e) of its rows and their targets, and the log (m,) of
+    what the others received. `potential` (m,) balances the others.
     """
 
     rows: Tensor
@@ -142,11 +142,11 @@ class _Plans:
         )
 
     def part(self, rows: Tensor, turn: int) -> Tensor:
-        """Those of the rows that have their turn."""
+        """The part of the rows whose turn it is."""
         return rows[turn :: self.count]
 
     def step(self, index: int, source: Tensor, target: Tensor, epsilon: float, budget: int) -> float:
-        """One Sinkhorn step from the part whose turn it is, as a source (k, c) seen beside a target (m, c)."""
+        """One Sinkhorn step from the part whose turn it is, at (k, c), to the others, at (m, c); its sharpness."""
         turn = (index - 1) % self.count
         plan = transport_step(source, target, self.potential, epsilon, values=self.others, budget=budget)
         self.crosses[turn] = (self.part(self.rows, turn).T @ plan.targets).double()
@@ -157,6 +157,6 @@ class _Plans:
         return plan.sharpness
 
     def cross(self, index: int) -> Tensor:
-        """The cross moment (d, e) of all rows, estimated by the parts that have had a turn."""
+        """The cross moment (d, e) of all rows, estimated from the parts that have had a turn."""
         seen = sum(len(self.part(self.rows, turn)) for turn in range(min(index, self.count)))
         return len(self.rows) / seen * self.crosses.sum(dim=0)

@@ -1,11 +1,11 @@
 """The method: start from what both spaces share, anneal on a sample, finish on everything.
 
-*Annealing* works on a sample, in the leading principal axes, with a soft match: an entropic transport plan
-whose epsilon falls round by round. *Finishing* works on all axes and on all rows, or on a part where they are many,
-with a hard match, read by the pair model: CSLS and mutual nearest neighbours. What comes out is judged without labels;
-while it is not good, other ways are tried, slower ones and on whitened spaces. Where so many pairs are known that they
-say all there is to say, finishing is enough; where hardly a row recognises its counterpart, because few items are
-shared, finishing stays soft.
+*Annealing* works on a sample, in the leading principal axes, with a soft match: an entropic transport plan whose
+epsilon falls round by round. *Finishing* works on all axes and all rows (a part of them in large spaces) with a hard
+match: mutual nearest neighbours by CSLS, as the pair model reads the rows. The result is judged without labels; until
+it is good, further attempts are made, slower ones and on whitened spaces. Where enough pairs are known to determine
+the model, finishing alone is enough; where hardly any row recognises its counterpart, because few items are shared,
+finishing stays soft.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ from kedge.solving.steps import Log
 
 # Finishing rounds after which an attempt is judged; only the best is finished to the end.
 _ROUNDS_TO_JUDGE = 4
-# Where fewer of the rows recognise their counterpart, there may be none to speak of.
+# If a smaller share of rows recognises its counterpart, there may be hardly any pairs to find.
 _FEW_RECOGNISED = 0.1
-# A result that is ok, but scores less than this, is compared with others: on whitened spaces, and both ways.
+# A result that is ok but scores less than this is compared with attempts on whitened spaces and both ways.
 _SURE = 0.8
-# A map that is so good needs no slower way, even if no row recognises another.
+# A map with this score needs no slower attempt, even if rows do not recognise each other.
 _GOOD = 0.5
-# Attempts that bring the spaces so nearly as close as each other are as close.
+# Attempts whose closeness differs by less than this are equally close.
 _AS_CLOSE = 1e-3
-# Profiles of wholly whitened rows say more of which way to start, and mislead as similarities.
+# Profiles of fully whitened rows make better starts, but mislead as similarities.
 _WHITENINGS_TO_START = (*WHITENINGS, 1.0)
-# Rows of Y that are included for each row of X, where finishing goes over a part of the rows.
+# Rows of Y included for each row of X, where finishing uses only a part of the rows.
 _LIKELY = 3
-# So many known pairs per dimension determine the model; so does knowing the greater part of a space.
+# This many known pairs per dimension determine the model; so does knowing this share of a space.
 _PAIRS_PER_DIM, _KNOWN_SHARE = 3, 0.5
 
 
@@ -108,7 +108,7 @@ def _finish_best(
     *,
     disjoint: bool,
 ) -> Alignment:
-    """Finish the chosen attempt to the end: on its own rows, then softly, or on all rows."""
+    """Finish the chosen attempt: on its own rows until they settle, then softly or on all rows, where needed."""
     part, best, recognised, log = chosen.part, chosen.finished, chosen.opinion.recognised, chosen.log
     rounds_left = chosen.schedule.finish_rounds - _ROUNDS_TO_JUDGE
     if not best.settled and rounds_left > 0:
@@ -132,10 +132,10 @@ def _finish_best(
 
 
 def _to_finish_on(problem: Problem, some_x: Tensor, reading: Reading) -> Problem:
-    """The problem; where there are many rows, some rows (k,) of X and what a first reading takes for the best of Y.
+    """The problem; if it is large, some rows (k,) of X and the rows of Y nearest to them by a first reading.
 
-    That gives as good a model at a bounded cost: rows of X lose their rivals, but those of Y that they might take for
-    their counterparts are there.
+    This gives an equally good model at bounded cost: rows of X lose rivals, but the rows of Y that they might take for
+    their counterparts are all there.
     """
     if max(len(problem.x), len(problem.y)) <= FINISH_ROWS:
         return problem
@@ -145,9 +145,9 @@ def _to_finish_on(problem: Problem, some_x: Tensor, reading: Reading) -> Problem
 
 
 def _closest(part: Problem, match: Match, reading: Reading, closeness: Closeness) -> tuple[float, Tensor]:
-    """The cross moment (dx, dy) of an attempt that brings the spaces closer, and how close.
+    """How close an attempt brings the spaces, and the cross moment (dx, dy) that does so.
 
-    That of the mutual pairs which it ended with, or of what annealing came to, before pairs were believed.
+    It is that of the mutual pairs at the end or that of the annealed rotation, whichever brings the spaces closer.
     """
     crosses = [pair_cross(part, *known_and_found(part, match))]
     if isinstance(reading, CosineReading):
@@ -156,9 +156,7 @@ def _closest(part: Problem, match: Match, reading: Reading, closeness: Closeness
 
 
 class _Attempt(NamedTuple):
-    """Which rows an attempt went over, how they were read first, what it came to, how good and how close that is, what
-    it tried, and where it reports.
-    """
+    """An attempt: its rows, first reading and result, how good and how close that is, its schedule and its log."""
 
     part: Problem
     reading: Reading
@@ -170,29 +168,29 @@ class _Attempt(NamedTuple):
 
 
 def _knows_enough(problem: Problem) -> bool:
-    """Whether the seeds say all that there is to say, so that nothing needs to be annealed."""
+    """Whether the seeds alone determine the model, so that nothing needs to be annealed."""
     known, rows = len(problem.seeds_x), min(len(problem.x), len(problem.y))
     enough = min(_PAIRS_PER_DIM * min(problem.dims), _KNOWN_SHARE * rows)
     return known >= max(enough, ENOUGH_KNOWN)
 
 
 def _worth_trying(schedule: Schedule, attempts: Sequence[_Attempt]) -> bool:
-    """Whether an attempt may still gain something over those made before."""
+    """Whether an attempt may still improve on those made before."""
     if not attempts or not (best := _best(attempts)).opinion.ok:
         return True
-    if not best.opinion.significant:  # by and large, but no row recognises another: a slower way may
+    if not best.opinion.significant:  # then slower attempts may do better
         return best.opinion.score < _GOOD
-    # On whitened spaces what has just worked may work better; both ways, what was half right may come right.
+    # What just worked may work better on whitened spaces; annealing both ways may correct what was half right.
     twin = schedule.whitening > 0 and replace(schedule, whitening=0.0) == best.schedule
     first_both_ways = schedule.both_ways and not any(attempt.schedule.both_ways for attempt in attempts)
     return (twin or first_both_ways) and best.opinion.score < _SURE
 
 
 def _best(attempts: Sequence[_Attempt]) -> _Attempt:
-    """Of attempts after which rows recognise each other the one with the best score.
+    """The attempt with the best score among those after which rows recognise each other.
 
-    Where there are none, what brings the spaces closest: scores of vague maps say little, and are often all 0. They
-    decide where attempts are as close as each other.
+    If there are none, the one that brings the spaces closest: scores of vague maps say little and are often all 0, so
+    they only decide between equally close attempts.
     """
     significant = [attempt for attempt in attempts if attempt.opinion.significant]
     closest = max(attempt.closeness for attempt in attempts)
@@ -204,7 +202,7 @@ def _best(attempts: Sequence[_Attempt]) -> _Attempt:
 class _AnnealingGround:
     """What annealing works on: a sample of the problem, its leading axes, and its rows in shared coordinates.
 
-    The `sample` is the `plain` one, whitened, if it is, by matrices (dx, dx) and (dy, dy).
+    `sample` is the `plain` sample whitened by the matrices (dx, dx) and (dy, dy); the two are the same at strength 0.
     """
 
     schedule: Schedule
@@ -217,7 +215,7 @@ class _AnnealingGround:
     shared: SharedCoordinates
 
     def serves(self, schedule: Schedule) -> bool:
-        """Whether another schedule works on the same ground."""
+        """Whether another schedule can use the same ground."""
         return all(
             getattr(self.schedule, name) == getattr(schedule, name)
             for name in ("sample_size", "rank", "fingerprints", "whitening", "hints")
@@ -241,9 +239,9 @@ def _prepare(problem: Problem, schedule: Schedule, generator: torch.Generator, l
 
 
 def _first_reading(problem: Problem, ground: _AnnealingGround, schedule: Schedule, log: Log) -> CosineReading:
-    """A rotation found on the sample, in the leading axes."""
+    """The reading by a rotation that annealing finds on the sample, in the leading axes."""
     sample = ground.sample
-    if schedule.components:  # which whiten to several strengths themselves
+    if schedule.components:  # whitened to several strengths there
         return read_by_components(problem, ground.plain, ground.shared, schedule, log)
     x, y = unit(sample.x @ ground.axes_x), unit(sample.y @ ground.axes_y)
     start = rotation_at_start(ground.shared, x, y, sample)

@@ -1,4 +1,4 @@
-"""How close a cross moment brings two spaces: what ways to align them are compared by, where no pair is known."""
+"""How close a cross moment brings two spaces: how alignments are compared where no pairs are known."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from torch import Tensor
 from kedge.geometry import nearest_rotation, unit
 from kedge.matching import Problem, Reading, draw_rows, transport_targets, transport_value
 
-# Compared by a plan of this epsilon after so many rounds.
+# The plan that spaces are compared by: its epsilon and its Sinkhorn rounds.
 _EPSILON, _ROUNDS = 0.02, 5
-# A plan from which a cross moment is taken has so many rounds.
+# Sinkhorn rounds of a plan from which a cross moment is taken.
 _ROUNDS_TO_IMPLY = 3
 # The spaces as they are, where the leading axes decide, and half-whitened, where others count too.
 _WHITENINGS = (0.0, 0.5)
@@ -21,8 +21,9 @@ _WHITENINGS = (0.0, 0.5)
 
 @dataclass(frozen=True)
 class Closeness:
-    """Compares cross moments (dx, dy) between the spaces of a problem, all on the same rows: at most `rows` of either
-    space, drawn at random, whatever order the files have.
+    """Compares cross moments (dx, dy) between the spaces of a problem, all on the same sample.
+
+    It has at most `rows` rows of either space, drawn at random, since the order of the files may mean something.
     """
 
     problem: Problem
@@ -46,12 +47,12 @@ class Closeness:
 
     @cached_property
     def _spaces(self) -> list[tuple[Problem, Tensor, Tensor]]:
-        """The sample whitened to each strength, and the matrices (dx, dx) and (dy, dy) by which it is."""
+        """The sample whitened to each strength, with the whitening matrices (dx, dx) and (dy, dy)."""
         return [(self.sample.whitened(some), *self.sample.whitenings(some)) for some in _WHITENINGS]
 
 
 def implied_cross(problem: Problem, reading: Reading) -> Tensor:
-    """The cross moment (dx, dy) of rows and where an entropic plan sends them, as they are read."""
+    """The cross moment (dx, dy) of the rows of X and where an entropic plan sends them under a reading."""
     left, right = reading.shared_x(problem.x), reading.shared_y(problem.y)
     targets = transport_targets(left, right, problem.y, _EPSILON, _ROUNDS_TO_IMPLY, budget=problem.budget)
     return problem.x.T @ targets

@@ -1,9 +1,9 @@
-"""Starts from independent components, which two spaces share however they were turned or stretched.
+"""Starts from independent components, which two spaces share however they were rotated or stretched.
 
-Encoders of the same kind of things have much the same components (a topic, a form of words), in another order, also
-where they disagree about similarities and no item is in both files. Which of them correspond is seen from how their
-values are distributed, from which others they are large together with, and from a hint: the rough cross moment of a
-start from seeds or fingerprints. Of the matches some are right, and annealing needs no more than that.
+Encoders of the same kind of items have much the same components (a topic, a style of wording), in a different order,
+even where they disagree about similarities and no item is in both files. Which components correspond is inferred from
+how their values are distributed, from which others they are large together with, and from a hint: the rough cross
+moment of a start from seeds or fingerprints. Some of the matches are right, and annealing needs no more than that.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from kedge.solving.schedule import Schedule
 from kedge.solving.starts import SharedCoordinates, cross_at_start
 from kedge.solving.steps import Log
 
-# So many components, of so many rows at most; fewer where there are not so many rows for each of them.
+# At most this many components, fitted on at most this many rows, with at least this many rows for each component.
 _COMPONENTS, _ROWS, _ROWS_EACH = 128, 40_000, 30
-# Fewer say nothing about each other.
+# The company of fewer components says nothing.
 _MIN_COMPONENTS = 8
-# What is tried: so many of the most peaked components, and so much trust in the hint.
+# What is tried: how many of the most peaked components are matched, and how much the hint is trusted.
 _SIZES, _TRUST = (40, 60, 80, 100), (1.0, 3.0, 6.0, 12.0)
-# Rounds of matching, from one temperature to another, and what shapes and the hint count beside the company.
+# Rounds of matching and the temperatures they go through; balancing steps in each; the weight of shapes and hint.
 _ROUNDS, _WARM, _COLD = 60, 1.0, 0.05
 _BALANCING = 10
 _BESIDE_COMPANY = 0.05
-# How much each kind of company counts.
+# Weights of the five kinds of company.
 _COMPANY_WEIGHTS = (1.0, 1.5, 1.0, 1.5, 1.0)
-# Shapes are quantiles of a component's values, those of its tail besides, in so many principal axes.
+# A shape is this many quantiles of a component's values, and some of its tail; shapes are compared in the leading axes.
 _QUANTILES, _TAIL, _SHAPE_AXES = 32, (0.99, 0.995, 0.998, 0.999), 4
-# A start is a match of components and so much of the hint.
+# The weight of the hint in a start, beside the matched components.
 _HINT_IN_START = 0.3
-# Starts are compared on so many rows of either space.
+# Starts are compared on this many rows of either space.
 _ROWS_AT_START = 2000
-# Of the closest starts so many are annealed, twice; the closest of the results is annealed again while that brings the
-# spaces closer by so much, so many times in all.
+# The three closest starts are annealed twice. The closest result is annealed further, up to ten times in all, as long
+# as that brings the spaces closer by at least this much.
 _STARTS, _TURNS, _CLOSER = 3, 10, 5e-4
 _WHITENINGS = (0.0, 0.5)
 _TINY = torch.finfo(torch.float32).tiny
@@ -51,10 +51,10 @@ _TINY = torch.finfo(torch.float32).tiny
 def read_by_components(
     problem: Problem, sample: Problem, shared: SharedCoordinates, schedule: Schedule, log: Log
 ) -> CosineReading:
-    """The closest reading that annealing on a sample comes to, from matches of the problem's components.
+    """The closest reading that annealing on a sample reaches from matches of the problem's components.
 
-    `shared` are coordinates of the sample's rows, which give the hint. What annealing comes to is annealed again, on
-    the spaces as they are and half-whitened in turn: each leads out of places where the other rests.
+    `shared` are coordinates of the sample's rows, which give the hint. Annealing alternates between the spaces as they
+    are and half-whitened: each leads out of optima in which the other gets stuck.
     """
     closeness = Closeness(sample)
     hint = cross_at_start(shared, sample.x, sample.y, sample).float()
@@ -73,7 +73,7 @@ def read_by_components(
         log.report("components", ways, 2 * len(starts) + _TURNS - 2, closeness=found.closeness)
         return found
 
-    # Ways are compared after the same whitening: on whitened spaces all come a little closer.
+    # Paths are compared after the same whitening: on whitened spaces all of them come a little closer.
     paths = []
     for start in starts:
         path = [way(start, 0)]
@@ -89,7 +89,7 @@ def read_by_components(
 
 @dataclass(frozen=True)
 class _Way:
-    """Where annealing came to: a reading, the cross moment (dx, dy) that it implies, and how close that is."""
+    """A result of annealing: a reading, the cross moment (dx, dy) that it implies, and how close that is."""
 
     reading: CosineReading
     cross: Tensor
@@ -109,7 +109,7 @@ class _Ground:
 
     @cached_property
     def _axes(self) -> tuple[Tensor, Tensor]:
-        """Matrices (dx, kx) and (dy, ky) that whiten the sample's rows and turn them into their leading axes."""
+        """Matrices (dx, kx) and (dy, ky) that whiten the sample's rows and project them onto their leading axes."""
         whitenings = self.sample.whitenings(self.schedule.whitening)
         left, right = (
             whitening @ leading_axes(rows, self.schedule.rank)
@@ -118,7 +118,7 @@ class _Ground:
         return left, right
 
     def anneal(self, cross: Tensor) -> CosineReading:
-        """What annealing makes of a cross moment (dx, dy)."""
+        """The reading that annealing reaches from a cross moment (dx, dy)."""
         left, right = self._axes
         start = nearest_rotation((left.T @ cross @ right).double()).float()
         x, y = unit(self.sample.x @ left), unit(self.sample.y @ right)
@@ -127,8 +127,9 @@ class _Ground:
 
 
 def starts_from_components(problem: Problem, hint: Tensor) -> list[Tensor]:
-    """A hint, which is a cross moment (dx, dy), and those that matches of components imply, of several sizes, with more
-    and less trust in it.
+    """Cross moments (dx, dy) to start from: the hint, and those that matches of components imply.
+
+    The matches are of several numbers of components, and trust the hint to several degrees.
     """
     count = min(_COMPONENTS, *problem.dims, min(len(problem.x), len(problem.y), _ROWS) // _ROWS_EACH)
     if count < _MIN_COMPONENTS:
@@ -148,11 +149,11 @@ def starts_from_components(problem: Problem, hint: Tensor) -> list[Tensor]:
 
 
 def match_components(left: _Side, right: _Side, hint: Tensor) -> Tensor:
-    """A soft match (k, k) of as many components of either side, all rows and columns of which sum to about 1.
+    """A soft match (k, k) of k components of either side, whose rows and columns all sum to about 1.
 
-    Pairs of components are rewarded for company that is alike: their partners shall be large together as often as they
-    are. That is a quadratic assignment; it is relaxed, and hardens while the temperature falls. The hint (k, k) counts
-    beside it, and how alike the shapes of two components are.
+    Pairs of components are rewarded for similar company: their partners should be large together as often as they are.
+    This is a quadratic assignment, which is relaxed and hardens while the temperature falls. The hint (k, k), and how
+    similar the shapes of two components are, count as well.
     """
     shapes = standardise(torch.cat([left.shapes, right.shapes]))
     axes, scales, _ = torch.linalg.svd(shapes, full_matrices=False)
@@ -185,7 +186,7 @@ def _balanced(logits: Tensor) -> Tensor:
 class _Side:
     """The components of a space, the most peaked first, and what they are matched by.
 
-    `shapes` (k, q) are quantiles of their values; `company`, matrices (k, k), says how large two of them are together.
+    `shapes` (k, q) are quantiles of their values; the matrices (k, k) of `company` say how large two are together.
     """
 
     components: Components
@@ -194,7 +195,7 @@ class _Side:
 
     @classmethod
     def of(cls, rows: Tensor, count: int) -> _Side:
-        """At most `count` components of rows (n, d), or of so many of them."""
+        """At most `count` components of rows (n, d), or of evenly spaced ones where there are many."""
         some = rows[:: -(-len(rows) // _ROWS)].float()
         components = Components.of(some, count)
         values = some @ components.directions
@@ -209,18 +210,18 @@ class _Side:
         return len(self.shapes)
 
     def leading(self, count: int) -> _Side:
-        """The most peaked of them."""
+        """The `count` most peaked components."""
         kept = slice(count)
         parts = Components(self.components.directions[:, kept], self.components.loadings[:, kept])
         return _Side(parts, self.shapes[kept], tuple(matrix[kept, kept] for matrix in self.company))
 
 
 def _company(values: Tensor) -> tuple[Tensor, ...]:
-    """How large components are together, of values (n, k): five matrices (k, k).
+    """How large components with values (n, k) are together: five matrices (k, k).
 
-    How large one is where another is far from zero; how often both are, by squares; how often both are beyond two
-    deviations, beside how often they would be if they were independent; how their positive parts are correlated; and
-    the positive part of one with the negative part of another.
+    How large one is where another is far from zero; how often both are far from zero, by squares; how often both exceed
+    two deviations, relative to independent components; the correlation of their positive parts; and that of the
+    positive part of one with the negative part of the other.
     """
     squares = values.clamp(-5, 5).square()
     squares = squares - squares.mean(dim=0)
@@ -238,7 +239,7 @@ def _company(values: Tensor) -> tuple[Tensor, ...]:
 
 
 def _comparable(company: Tensor) -> Tensor:
-    """Company (k, k) without its diagonal, the largest values moderated, with mean 0 and deviation 1."""
+    """Company (k, k) with a zero diagonal, by signed square roots, with mean 0 and deviation 1 elsewhere."""
     others = ~torch.eye(len(company), dtype=torch.bool, device=company.device)
     company = (company - company[others].mean()) * others
     company = company.sign() * company.abs().sqrt()

@@ -1,4 +1,4 @@
-"""Finishing: hard matches and pair models in turn, over all axes; or soft to the end, where few items are shared."""
+"""Finishing: alternate hard matches and pair models over all axes, or stay soft where few items are shared."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from kedge.solving.schedule import Schedule
 from kedge.solving.steps import Log
 
 PAIRS_PER_DIM = 2
-"""With fewer probable pairs per dimension, all mutual ones are learned from: most of them lead to a neighbour of the
-counterpart, if not to itself, and many of them say more than a few that are right.
+"""With fewer probable pairs per dimension, the model is fitted to all mutual pairs.
+
+Most of those lead to the counterpart or to a neighbour of it, and many such pairs say more than a few right ones.
 """
 
-# The soft finish: a rotation only, cold from the start (warm rounds forget what annealing has found), until it stands
-# still; at most so many times over all rows. On a CPU, where minutes count, rows take turns, so that a round compares
-# at most so many pairs of rows, and all rounds together so many.
+# The soft finish fits a rotation only, cold from the start (warm rounds forget what annealing found), until it stands
+# still or has gone over all rows this many times. On a CPU, where it would take long, rows take turns, so that both a
+# single round and all rounds together compare a bounded number of pairs of rows.
 _SOFT_TURNS, _COOL, _COLD = 60, 0.02, 0.015
 _PAIRS_PER_ROUND, _PAIRS_IN_ALL = 2e8, 1.2e10
-# The hard finish stops when the share of mutual pairs moves by less.
+# The hard finish stops when the share of mutual pairs changes by less than this.
 _SETTLED = 0.002
-# Where fewer rows have the partner that they have among all, candidates are looked for again.
+# If a smaller share of rows has the partner of an exact comparison, candidates are looked for again.
 _MIN_CANDIDATE_RECALL = 0.99
 
 
 @dataclass(frozen=True)
 class Finished:
-    """A match of the rows that were gone over, and whether the rounds settled.
+    """The match that finishing ends with, and whether the rounds settled.
 
-    `candidates` are those that were compared, where not all rows were; `rotation` (dx, dy) is what a soft finish
-    matched by.
+    `candidates` is set if not all rows were compared with all; `rotation` (dx, dy) is what a soft finish matched by.
     """
 
     match: Match
@@ -52,11 +52,10 @@ def finish(
 ) -> Finished:
     """Hard rounds over all axes, from a first reading, until the share of mutual pairs settles.
 
-    Each matches the rows as they are read, and fits the pair model to the pairs that are probably right, by which the
-    next round reads; to all mutual pairs, where such are few. `share_before` is that of the match which the first
-    reading was fitted to, if there was one. Candidates, where not all rows are compared, are looked for in the first
-    round, and once more when the share has settled, or halfway, if by then too few rows have the partner that they have
-    among all.
+    Each round matches the rows and fits the pair model, by which the next round reads, to the pairs that are probably
+    right, or to all mutual pairs where those are few. `share_before` is the mutual share of the match that the first
+    reading was fitted to, if there was one. Where not all rows are compared with all, candidates are looked for in the
+    first round, and once more when the share has settled, or halfway, if by then too few rows have their exact partner.
     """
     candidates, again, share = None, False, share_before
     for index in range(1, rounds + 1):
@@ -80,19 +79,19 @@ def finish(
 
 
 def next_reading(problem: Problem, match: Match, probable: Tensor, near: float | None = None) -> PairModel:
-    """The pair model of the seeds and the pairs in a mask (n,) of rows; of all mutual pairs, where these are few.
+    """The pair model of the seeds and the probable pairs, a mask (n,) of rows; of all mutual pairs where these are few.
 
-    Its ridge is `near` that of the model before: between rounds a model changes little.
+    Its ridge is that of the previous model, `near`, or a neighbour of it: between rounds a model changes little.
     """
     enough = int(probable.sum()) >= PAIRS_PER_DIM * min(problem.dims)
     return fit_model(problem, *known_and_found(problem, match, probable if enough else None), near)
 
 
 def finish_softly(problem: Problem, sample: Problem, rotation: Tensor, judge: Judge, log: Log) -> Finished:
-    """The match by a rotation (dx, dy) that is improved over all axes of a sample, but never by hard pairs.
+    """Match by a rotation (dx, dy) that is first improved on a sample, in all axes, but never by hard pairs.
 
-    Where few items are shared, mutual pairs lead to neighbours of counterparts that are not there. A rotation fitted to
-    soft matches, both ways, averages over such neighbours; anything more flexible, or sharper, learns them by heart.
+    Where few items are shared, mutual pairs lead to neighbours of missing counterparts. A rotation fitted to soft
+    matches in both directions averages over such neighbours; anything more flexible, or sharper, overfits to them.
     """
     pairs = len(sample.x) * len(sample.y)
     parts, turns = 1, _SOFT_TURNS

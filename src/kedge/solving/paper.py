@@ -89,7 +89,7 @@ def _loss_settled(history: Sequence[Step]) -> bool:
 
 
 def _permutation(relative_y: Tensor, relative_x: Tensor, settings: PaperSettings, budget: int) -> Tensor:
-    """Pi: for every row of Y the row (m,) of X to which the Sinkhorn plan gives the most."""
+    """Pi: for every row of Y, the row (m,) of X to which the Sinkhorn plan sends the most of it."""
     softmin = BlockedSoftmin(relative_y, relative_x, "euclidean", budget=budget)
     plan = sinkhorn(
         softmin,
@@ -101,7 +101,7 @@ def _permutation(relative_y: Tensor, relative_x: Tensor, settings: PaperSettings
 
 
 def _initial_anchors(problem: Problem, anchors: Tensor, init: PaperInit, generator: torch.Generator) -> Tensor:
-    """A~_Y (a, dy) at the start: the seeds' rows of Y, and for the others noise or the seeds' rotation."""
+    """A~_Y (a, dy) at the start: the rows of Y for seeds, and noise or the rotation of the seeds for other anchors."""
     x, y = problem.x, problem.y
     if init == "random":
         start = torch.randn(len(anchors), y.shape[1], generator=generator).to(y)

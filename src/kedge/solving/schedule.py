@@ -1,4 +1,4 @@
-"""How the alternation spends its time, and what it tries in turn."""
+"""How long the alternation runs, and which attempts it makes in turn."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from dataclasses import dataclass, replace
 from kedge.errors import InputError
 
 FINGERPRINT_ROWS = 20_000
-"""Of at most so many rows of a space fingerprints are taken."""
+"""Fingerprints are computed on at most this many rows of a space."""
 
 DENSE_ROWS = 8_000
-"""Where there are more rows, so many of those in dense places are tried first."""
+"""Of larger spaces, this many rows in the densest regions are tried first."""
 
 FINISH_ROWS = 15_000
-"""Up to so many rows of a space the map is finished on all of them; the last match is of all rows in any case."""
+"""Up to this many rows of a space, finishing uses all of them; the last match covers all rows in any case."""
 
 FINISH_ROWS_OF_X = 8_000
-"""Where there are more, so many rows of X are taken, and the rows of Y that may be their counterparts."""
+"""In larger spaces, finishing uses this many rows of X, and the rows of Y that may be their counterparts."""
 
 SOFT_ROWS = 40_000
-"""Of at most so many rows of a space the soft finish takes its rotation."""
+"""The soft finish fits its rotation on at most this many rows of a space."""
 
 MAX_RANK = 1024
-"""As many principal axes as there are."""
+"""Enough for all principal axes."""
 
-# With fewer seeds than this, fingerprints help them from the first attempt on.
+# With fewer seeds than this, even the first attempt uses fingerprints.
 _FEW_SEEDS = 10
 
 
@@ -32,15 +32,16 @@ _FEW_SEEDS = 10
 class Schedule:
     """One attempt of the alternation.
 
-    `sample_size` rows of each space and `rank` principal axes for `anneal_rounds` rounds, epsilon falling
-    from `epsilon_start` to `epsilon_end` (in units of cosine similarity); then at most `finish_rounds` rounds on
-    everything. `fingerprints` says whether what can be compared without any pair helps the seeds. While it anneals,
-    each axis of either space is divided by its deviation to the power `whitening`. With 0 rounds of annealing the seeds
-    alone are what finishing starts from. The rows of X are annealed in `parts`, one after the other, a round each;
-    `both_ways`, those of Y are too. Fingerprints count as similarity while it anneals, unless they are only what it
-    starts from (`hints`). `weighted`, directions count the more, the more of the last match lies along them.
-    `components` says whether the attempt starts from matches of independent components; these are annealed on the
-    spaces as they are and half-whitened, whatever `whitening` says.
+    It anneals `sample_size` rows of each space in `rank` principal axes for `anneal_rounds` rounds, while epsilon falls
+    from `epsilon_start` to `epsilon_end` (in units of cosine similarity), and then finishes on everything in at most
+    `finish_rounds` rounds. With 0 rounds of annealing, finishing starts from the seeds alone.
+
+    `fingerprints` says whether coordinates that need no pairs support the seeds; with `hints` they also count as
+    similarity during annealing, otherwise they only provide its start. During annealing each axis of either space is
+    divided by its standard deviation to the power `whitening`. The rows of X are annealed in `parts`, one part per
+    round; with `both_ways`, so are those of Y. If `weighted`, directions count more, the more of the last match lies
+    along them. With `components`, the attempt starts from matches of independent components; these are annealed on
+    the spaces both as they are and half-whitened, whatever `whitening` says.
     """
 
     sample_size: int = 8000
@@ -86,10 +87,10 @@ class Schedule:
 
 
 def schedules_for(seeds: int, whiten: float | None = None, rows: int = 0) -> tuple[Schedule, ...]:
-    """What to try, quickest first, with so many seeds and rows, on spaces whitened to this strength; None tries 0 and a
-    half.
+    """The schedules to try, quickest first, on spaces whitened to the strength `whiten`; None tries 0 and a half.
 
-    Fingerprints need rows that have a counterpart: of many, those in dense places are tried before all of them.
+    `seeds` and `rows` are how many there are. Fingerprints need rows that have a counterpart, so in large spaces the
+    rows in dense regions are tried first.
     """
     few = min(rows, DENSE_ROWS) or DENSE_ROWS
     brief = Schedule()
@@ -98,20 +99,20 @@ def schedules_for(seeds: int, whiten: float | None = None, rows: int = 0) -> tup
     dense = Schedule(sample_size=few, anneal_rounds=100, fingerprints=True, parts=1)
     slow = replace(dense, sample_size=max(few, min(rows, FINGERPRINT_ROWS)))
     cooler = replace(slow, anneal_rounds=60, epsilon_start=0.07)
-    # Where nothing is shared, fingerprints mislead as similarities, both ways average over more neighbours, and
-    # directions of which nothing is known yet drown the others.
+    # Where no items are shared, fingerprints mislead as similarities, annealing both ways averages over more
+    # neighbours, and without weights the directions that are not known yet drown the others.
     wide = replace(slow, fingerprints=seeds < _FEW_SEEDS, hints=False, both_ways=True, weighted=True)
-    # All rows and all axes know the way from the vaguest start, if nothing is blurred.
+    # With all rows and all axes, a low temperature throughout leads on even from the vaguest start.
     cold = replace(wide, sample_size=SOFT_ROWS, rank=MAX_RANK, anneal_rounds=120, parts=4, weighted=False)
     cold = replace(cold, epsilon_start=0.015, epsilon_end=0.015)
-    # Components correspond where similarities do not, and where no item is in both files.
+    # Components correspond even where similarities do not, and where no item is in both files.
     parts = replace(wide, sample_size=few, anneal_rounds=60, parts=2, components=True)
     many = [cold] if rows > FINGERPRINT_ROWS else []
     if seeds >= _FEW_SEEDS:
         tried = [brief, second, parts, wide, _half_whitened(wide), dense, slow, _half_whitened(slow), cooler]
     elif seeds:
         tried = [quick, dense, parts, *many, wide, _half_whitened(wide), slow, _half_whitened(slow), cooler]
-    else:  # without any, a quick attempt is seldom enough
+    else:  # without seeds, a quick attempt is seldom enough
         tried = [
             dense,
             _half_whitened(dense),
@@ -123,12 +124,12 @@ def schedules_for(seeds: int, whiten: float | None = None, rows: int = 0) -> tup
             _half_whitened(slow),
             cooler,
         ]
-    tried = list(dict.fromkeys(tried))  # where there are no more rows than are tried first, that was that
+    tried = list(dict.fromkeys(tried))  # in small spaces, schedules that differ only in sample size are the same
     if whiten is None:
         return tuple(tried)
     return tuple(replace(schedule, whitening=whiten) for schedule in tried if not schedule.whitening)
 
 
 def _half_whitened(schedule: Schedule) -> Schedule:
-    """Some spaces, of images above all, vary in a few directions so much more than in others that these drown."""
+    """The same, half-whitened: some spaces, above all of images, vary so much along a few axes that others drown."""
     return replace(schedule, whitening=0.5)

@@ -14,11 +14,11 @@ from kedge.solving.fingerprints import WHITENINGS, fingerprints
 from kedge.solving.steps import Log
 
 SEED_SHARE = 0.1
-"""Together the seeds weigh as much as this share of all rows, at first."""
+"""At first, all seeds together weigh as much as this share of all rows."""
 
-# More seeds than this add memory, not precision, as coordinates.
+# As coordinates, more seeds than this cost memory and add no precision.
 _MAX_COORDINATES = 300
-# Beside fingerprints, all seed coordinates together weigh this much: a seed says a little about every row.
+# The weight of all seed coordinates together beside fingerprints: each seed says a little about every row.
 _SEEDS_BESIDE_FINGERPRINTS = 0.5
 _EPSILON = 0.05
 _ROUNDS = 3
@@ -27,14 +27,14 @@ _ROUNDS = 3
 def match_by_seeds(problem: Problem) -> Match:
     """Match all rows by their similarities to the seeds.
 
-    With 15 seeds about two in a hundred mutual matches are right.
+    With 15 seeds, about 2 % of the mutual matches are right.
     """
     return match_csls(*_seed_coordinates(problem), budget=problem.budget)
 
 
 @dataclass(frozen=True)
 class SharedCoordinates:
-    """Unit rows x (n, k) and y (m, k) that can be compared before the spaces can."""
+    """Unit rows x (n, k) and y (m, k) that can be compared before the spaces are aligned."""
 
     x: Tensor
     y: Tensor
@@ -43,7 +43,7 @@ class SharedCoordinates:
 def shared_coordinates(
     problem: Problem, *, with_fingerprints: bool, log: Log, whitenings: Sequence[float] = WHITENINGS
 ) -> SharedCoordinates:
-    """Similarities to the seeds; or fingerprints, of rows whitened to these strengths, with what seeds there are."""
+    """Similarities to the seeds; or fingerprints of rows whitened to these strengths, and those to any seeds."""
     if not with_fingerprints:
         return SharedCoordinates(*_seed_coordinates(problem))
     prints = fingerprints(problem.x, problem.y, problem.budget, log, whitenings)
@@ -57,22 +57,22 @@ def shared_coordinates(
 
 
 def rotation_at_start(shared: SharedCoordinates, x: Tensor, y: Tensor, problem: Problem) -> Tensor:
-    """A rotation (kx, ky) between coordinates x (n, kx) and y (m, ky) of the problem's rows."""
+    """A first rotation (kx, ky) between coordinates x (n, kx) and y (m, ky) of the problem's rows."""
     return nearest_rotation(cross_at_start(shared, x, y, problem)).to(x.dtype)
 
 
 def cross_at_start(shared: SharedCoordinates, x: Tensor, y: Tensor, problem: Problem) -> Tensor:
-    """A cross moment (kx, ky), in float64, between coordinates x (n, kx) and y (m, ky) of the problem's rows.
+    """A first cross moment (kx, ky), in float64, between coordinates x (n, kx) and y (m, ky) of the problem's rows.
 
-    The rows are matched softly by shared coordinates. Few go to their partners, but what they
-    have in common on average turns the spaces towards each other.
+    The rows are matched softly by shared coordinates. Few are sent to their counterparts, but on average the targets
+    turn the spaces towards each other.
     """
     targets = transport_targets(shared.x, shared.y, y, _EPSILON, _ROUNDS, budget=problem.budget)
     return with_seeds((x.T @ targets).double(), x, y, problem, SEED_SHARE)
 
 
 def with_seeds(cross: Tensor, x: Tensor, y: Tensor, problem: Problem, seed_share: float) -> Tensor:
-    """The cross moment (kx, ky) of rows x (n, kx) and their targets, and of the seeds, rows of x and y, besides."""
+    """A cross moment (kx, ky) of rows x (n, kx) and y (m, ky) plus the seeds, which weigh `seed_share` of all rows."""
     seed_weight = seed_share * len(x) / max(len(problem.seeds_x), 1)
     return cross + seed_weight * (x[problem.seeds_x].T @ y[problem.seeds_y]).double()
 

@@ -1,4 +1,4 @@
-"""What a long computation reports while it runs, and the borders between its stages."""
+"""What a long computation reports while it runs, and where its stages end."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Value = TypeVar("Value")
 class Step:
     """One finished step: `index` of `total` in `stage`, with figures worth showing.
 
-    `total` is the maximum number of steps of the stage, which may end earlier. `attempt` describes what is being tried,
-    where there is more than one way.
+    `total` is the maximum number of steps of the stage, which may end earlier. `attempt` describes the current attempt,
+    where several are made.
     """
 
     stage: str
@@ -28,21 +28,21 @@ OnStep = Callable[[Step], None]
 
 
 class Keeper(Protocol):
-    """Keeps the results of finished stages, so that a computation that was stopped can go on."""
+    """Keeps the results of finished stages, so that an interrupted computation can resume."""
 
     def recall(self, stage: str, kind: type[Value]) -> tuple[Value, list[Step]] | None:
-        """What was kept of a stage, a dataclass of this kind, and the steps that led to it; None if nothing was."""
+        """The kept result of a stage, a dataclass of this kind, and the steps that led to it; None if there is none."""
 
     def keep(self, stage: str, value: object, steps: Sequence[Step]) -> None:
-        """Keep the result of a stage, and the steps that led to it."""
+        """Keep the result of a stage and the steps that led to it."""
 
 
 @dataclass(frozen=True)
 class Log:
     """Reports every step to `on_step` and remembers it in `history`; results of whole stages go to a `keeper`.
 
-    Both are optional: the numerics say where a stage ends, and what becomes of that is decided elsewhere. `stage` is
-    the prefix under which results are kept, `attempt` what steps describe as being tried.
+    Both are optional: the numerics say where a stage ends, and the caller decides what happens then. `stage` is the
+    prefix of the names under which results are kept, `attempt` the description that steps carry.
     """
 
     on_step: OnStep | None = None
@@ -52,22 +52,22 @@ class Log:
     attempt: str = ""
 
     def within(self, stage: str, attempt: str = "") -> Log:
-        """The same log for a part of the work."""
+        """The same log for a part of the work, whose stages get a further prefix."""
         return replace(self, stage=f"{self.stage}{stage}-", attempt=attempt or self.attempt)
 
     def aside(self) -> Log:
-        """The same log for work whose steps are no part of the discovery's history."""
+        """The same log for work whose steps do not belong in the discovery's history."""
         return replace(self, history=[])
 
     def report(self, stage: str, index: int, total: int, **figures: float) -> None:
-        """Report a step that is done."""
+        """Report a finished step."""
         step = Step(stage, index, total, figures, self.attempt)
         self.history.append(step)
         if self.on_step is not None:
             self.on_step(step)
 
     def once(self, stage: str, kind: type[Value], compute: Callable[[], Value]) -> Value:
-        """The result of a stage, a dataclass of this kind: computed, unless an earlier run got as far and kept it."""
+        """The result of a stage, a dataclass of this kind: recalled if an earlier run kept it, computed otherwise."""
         if self.keeper is None:
             return compute()
         name = self.stage + stage

@@ -1,4 +1,4 @@
-"""Spaces: keys with vectors, pairs between two of them, and the files both live in. Nothing numeric."""
+"""Spaces (keys with vectors), pairs between two spaces, and the files and stores that hold them. No numerics here."""
 
 from kedge.spaces.embeddings import Embeddings
 from kedge.spaces.files import read_embeddings, write_embeddings

@@ -1,4 +1,4 @@
-"""Spaces as people have them in Python, made `Embeddings`: arrays, tensors, tables, vectors by key."""
+"""Turn what people have in Python (arrays, tensors, DataFrames, vectors by key) into `Embeddings`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from kedge.spaces.formats.dense import as_dense
 
 SpaceLike: TypeAlias = Embeddings | ArrayLike | Mapping[Key, ArrayLike]
 """A space: Embeddings; an array, tensor or list of rows (n, d); a DataFrame with its index as keys; a dict, Series or
-gensim's KeyedVectors with a vector for each key."""
+gensim KeyedVectors with a vector for each key."""
 
 
 def as_space(space: SpaceLike, name: str) -> Embeddings:
-    """Embeddings as they are; anything else with the keys that it has, or with its row numbers "0", "1", ... ."""
+    """Convert to Embeddings, with row numbers "0", "1", ... as keys if there are none; Embeddings pass unchanged."""
     if isinstance(space, Embeddings):
         return space
     keys, vectors = _keys_and_vectors(space, name)
@@ -28,24 +28,24 @@ def as_space(space: SpaceLike, name: str) -> Embeddings:
 
 
 def as_matrix(vectors: SpaceLike, name: str) -> NDArray[Any]:
-    """The vectors (n, d) of a space, or one vector (d,); what keys there are, and whether unique, does not matter."""
+    """The vectors (n, d) of a space, or one vector (d,); keys are ignored, and need not be unique."""
     if isinstance(vectors, Embeddings):
         return vectors.vectors
     return _keys_and_vectors(vectors, name)[1]
 
 
 def is_frame(values: object) -> bool:
-    """Whether it is a table of pandas; asked without importing it."""
+    """Whether `values` is a pandas DataFrame; does not import pandas."""
     return hasattr(values, "columns") and hasattr(values, "index")
 
 
 def is_series(values: object) -> bool:
-    """Whether it is a column of pandas with its index."""
+    """Whether `values` is a pandas Series; does not import pandas."""
     return hasattr(values, "to_numpy") and hasattr(values, "index") and not hasattr(values, "columns")
 
 
 def _keys_and_vectors(space: Any, name: str) -> tuple[Sequence[Key] | None, NDArray[Any]]:
-    """The keys, None where rows have none, and the vectors."""
+    """The keys, or None if there are none, and the vectors."""
     if hasattr(space, "index_to_key"):  # gensim's KeyedVectors
         return space.index_to_key, space.vectors
     if is_frame(space):
@@ -56,20 +56,20 @@ def _keys_and_vectors(space: Any, name: str) -> tuple[Sequence[Key] | None, NDAr
 
 
 def _numbers_in(frame: Any, name: str) -> NDArray[np.float32]:
-    """The columns of a table of pandas as dimensions (n, d)."""
+    """The columns of a DataFrame as the dimensions of vectors (n, d)."""
     others = [repr(column) for column, dtype in frame.dtypes.items() if dtype.kind not in "iuf"]
     if others:
         raise InputError(
             f"{name}: the columns of a DataFrame are the dimensions and its index the keys, but the columns "
             f"{', '.join(others)} hold no numbers; drop them, or make one of them the index by set_index"
         )
-    with np.errstate(over="ignore"):  # what is too large for float32 is reported later, as infinite
+    with np.errstate(over="ignore"):  # values too large for float32 are reported later, as infinite
         numbers: NDArray[np.float32] = frame.to_numpy(dtype=np.float32, na_value=np.nan)
     return numbers
 
 
 def _stacked(items: Sequence[tuple[Key, Any]], name: str) -> NDArray[Any]:
-    """Vectors by key as rows (n, d)."""
+    """Stack vectors by key into rows (n, d)."""
     vectors = [as_dense(vector, f"{name}, key {key!r}") for key, vector in items]
     for (key, _), vector in zip(items, vectors, strict=True):
         if vector.ndim != 1 or len(vector) != len(vectors[0]):

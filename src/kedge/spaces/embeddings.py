@@ -1,4 +1,4 @@
-"""`Embeddings`: one space, that is unique keys and one vector for each."""
+"""`Embeddings`: one space, i.e. unique keys with one vector each."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from kedge.errors import InputError, UnknownKeyError, did_you_mean
 from kedge.spaces.formats.dense import as_dense
 
 Key: TypeAlias = Any
-"""What names a row: a string, and in Python also a number or whatever else is hashable."""
+"""The name of a row: a string or, in Python, a number or any other hashable object."""
 
 _CHECK_ROWS = 16_384
 
 
 def unusable_rows(vectors: NDArray[np.float32]) -> dict[int, str]:
-    """The rows of (n, d) that have no direction, and what is wrong with each."""
-    # In float64 the square of no finite float32 over- or underflows, so one sum is enough.
+    """The rows of `vectors` (n, d) that have no direction, with what is wrong with each."""
+    # In float64 no square of a finite float32 overflows or underflows, so one sum is enough.
     squared = np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64)
     wrong = np.flatnonzero(~np.isfinite(squared) | (squared == 0)).tolist()
     return {row: "is a zero vector" if squared[row] == 0 else "has NaN or infinite values" for row in wrong}
@@ -34,20 +34,20 @@ class Embeddings:
     Parameters
     ----------
     keys : sequence of str, length n
-        Unique names of the rows; numbers, or whatever else is hashable, will do as well. Files and pages hold their
-        texts, see `with_text_keys`.
+        Unique names of the rows: strings, numbers or any other hashable objects. Files and pages hold them as text,
+        see `with_text_keys`.
     vectors : array, shape (n, d)
-        Any real dtype; kept as float32. A float32 array, also a memory-mapped one, is not copied, nor is a
-        memory-mapped float16 one: whatever uses its rows makes them float32, some at a time.
+        Any real dtype; converted to float32. A float32 array is not copied, even if it is memory-mapped. A
+        memory-mapped float16 array stays as it is: its rows are converted to float32 in batches, where they are used.
     source : str
         Where the rows come from, for messages.
     prefix_of : int, optional
-        How many dimensions the vectors had of which these are the first, see `first_dims`.
+        The full number of dimensions, if these are only the first ones; see `first_dims`.
 
     Raises
     ------
     InputError
-        Empty, ragged, NaN, infinite or zero vectors, or keys that are not unique or missing.
+        If vectors are empty, ragged, NaN, infinite or zero, or if keys are missing or not unique.
     """
 
     keys: Sequence[Key]
@@ -79,7 +79,7 @@ class Embeddings:
         self._check_vectors()
 
     def _check_keys(self) -> None:
-        if isinstance(self.keys, range):  # numbers of rows, which are distinct
+        if isinstance(self.keys, range):  # row numbers, which are distinct
             return
         for row, key in enumerate(self.keys):
             if not isinstance(key, str):
@@ -102,7 +102,7 @@ class Embeddings:
     def _check_other_key(self, row: int, key: object) -> None:
         try:
             hash(key)
-            missing = key is None or bool(key != key)  # NaN, which stands for nothing in tables, is not even itself
+            missing = key is None or bool(key != key)  # NaN, which tables use for missing values, != itself
         except (TypeError, ValueError):
             missing = True
         if missing:
@@ -135,11 +135,11 @@ class Embeddings:
 
     @cached_property
     def has_numbers_as_keys(self) -> bool:
-        """Whether a whole number names a key of this space, and not a row."""
+        """Whether any key is an integer, so that an integer means a key and not a row number."""
         return any(isinstance(key, int | np.integer) for key in self.keys)
 
     def rows(self, keys: Iterable[Key]) -> NDArray[np.int64]:
-        """Rows of the given keys, in their order; an unknown key is an `InputError`."""
+        """Row numbers of the given keys, in the same order; an unknown key raises `UnknownKeyError`."""
         found = []
         for key in keys:
             row = self.row_of.get(key)
@@ -150,19 +150,19 @@ class Embeddings:
         return np.asarray(found, dtype=np.int64)
 
     def describe_keys(self, unknown: Key) -> str:
-        """What a message says of the keys there are, where one is unknown."""
+        """What an error message about an unknown key says about the existing ones."""
         texts = [key for key in self.keys if isinstance(key, str)]
         near = did_you_mean(unknown, texts) if isinstance(unknown, str) else ""
         return f"it has {len(self)} keys, e.g. {self.keys[0]!r}{near}"
 
     def with_text_keys(self) -> Embeddings:
-        """The same rows with the texts of their keys, `str(key)`, as files and pages have them.
+        """The same rows with each key as text, `str(key)`, as files and pages hold them.
 
-        Raises an `InputError` where two keys have one text, such as 1 and "1".
+        Raises `InputError` if two keys have the same text, such as 1 and "1".
         """
         if all(isinstance(key, str) for key in self.keys):
             return self
-        same = object.__new__(Embeddings)  # whose vectors are checked already
+        same = object.__new__(Embeddings)  # without __post_init__: all is checked already
         for name, value in (
             ("keys", texts_of(self.keys, self.source)),
             ("vectors", self.vectors),
@@ -178,7 +178,7 @@ class Embeddings:
         return Embeddings([self.keys[row] for row in index], self.vectors[index], self.source, self.prefix_of)
 
     def first_dims(self, dims: int) -> Embeddings:
-        """The same rows with the first `dims` dimensions, as models trained for that (Matryoshka) let one do."""
+        """The same rows with only their first `dims` dimensions, as Matryoshka models allow."""
         if not 1 <= dims <= self.dim:
             raise InputError(f"{self.source}: dims must be from 1 to {self.dim}, the dimensions there are; got {dims}")
         return Embeddings(self.keys, self.vectors[:, :dims], self.source, self.prefix_of or self.dim)
@@ -188,7 +188,7 @@ class Embeddings:
 
 
 def texts_of(keys: Iterable[Key], source: str) -> list[str]:
-    """The texts of distinct keys; an `InputError` where two have the same."""
+    """Distinct keys as text; raises `InputError` if two have the same text."""
     key_of: dict[str, Key] = {}
     for key in keys:
         other = key_of.setdefault(str(key), key)
@@ -201,7 +201,7 @@ def texts_of(keys: Iterable[Key], source: str) -> list[str]:
 
 
 def _listed(keys: Iterable[Key]) -> Sequence[Key]:
-    """Keys of arrays and tables as Python's own objects; other sequences as they are."""
+    """Keys of arrays and tables as Python objects; other sequences unchanged."""
     if hasattr(keys, "tolist"):
         return keys.tolist()
     return keys if isinstance(keys, Sequence) else list(keys)

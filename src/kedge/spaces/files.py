@@ -1,6 +1,6 @@
-"""Read and write spaces: the suffix chooses the format, one module per format; an address chooses a store.
+"""Read and write spaces: the suffix selects the format, one module per format; an address selects a store.
 
-Where a file can hold several spaces, `FILE#NAME` says which is meant.
+If a file can hold several spaces, `FILE#NAME` selects one.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from kedge.spaces.writing.atomic import atomic_path, atomic_paths, require_targe
 
 @dataclass(frozen=True)
 class _Format:
-    read: Callable[..., tuple[list[str], NDArray[Any]]]  # of a path, a selection and, where it has any, the name
-    write: Callable[[Path, Embeddings], None] | None  # None: two files, see write_embeddings
-    has_names: bool = False  # whether a name after # says what of the file is meant
+    read: Callable[..., tuple[list[str], NDArray[Any]]]  # takes (path, selection[, name])
+    write: Callable[[Path, Embeddings], None] | None  # None: two files, see write_file
+    has_names: bool = False  # whether a name after # selects a part of the file
 
 
 _TEXT = _Format(word2vec_text.read, word2vec_text.write)
@@ -61,19 +61,19 @@ def read_embeddings(
     ----------
     path : str, Path or Address
         `.vec`, `.txt` (word2vec or GloVe text, also `.gz`), `.bin` (word2vec binary, also `.gz`), `.npz`,
-        `.npy` with `NAME.keys.txt`, `.safetensors`, `.parquet` or `.h5ad` (AnnData); or the folder of a dataset of
-        Hugging Face. `.npy` and `.safetensors` are memory-mapped. `cells.h5ad#X_pca` names an entry of `.obsm`,
-        `FILE.parquet#VECTORS` or `#KEYS,VECTORS` columns; so it does for a dataset.
+        `.npy` with `NAME.keys.txt`, `.safetensors`, `.parquet`, `.h5ad` (AnnData), or the folder of a Hugging Face
+        dataset. `.npy` and `.safetensors` are memory-mapped. `cells.h5ad#X_pca` selects an entry of `.obsm`;
+        `FILE.parquet#VECTORS` or `#KEYS,VECTORS` selects columns, also of a dataset.
         Or the address of a store, such as `chroma:DIR#collection`, whose ids become the keys.
     limit : int, optional
-        Keep at most so many rows, from the top (files are commonly sorted by frequency).
+        Keep at most the first `limit` rows (files are commonly sorted by frequency).
     keys : collection of str, optional
         Keep only the rows with these keys.
     packed : bool
-        Whether the numbers are bytes of binary vectors, eight dimensions to a byte, as `np.packbits` and
-        sentence-transformers (`ubinary`, `binary`) make them. They become vectors of 1 and -1.
+        Whether the numbers are packed binary vectors, eight dimensions per byte, as `np.packbits` and
+        sentence-transformers (`ubinary`, `binary`) produce them. They are unpacked to vectors of 1 and -1.
     dims : int, optional
-        Keep only the first dimensions, as models trained for that (Matryoshka) let one do.
+        Keep only the first `dims` dimensions, as Matryoshka models allow.
     """
     if limit is not None and limit < 1:
         raise InputError(f"limit must be at least 1, got {limit}")
@@ -92,7 +92,7 @@ def read_file(
     packed: bool = False,
     dims: int | None = None,
 ) -> Embeddings:
-    """What `read_embeddings` does with a file."""
+    """Read a file for `read_embeddings`."""
     place, name = split_name(path)
     is_dataset = dataset_folder.is_dataset(place)
     read = dataset_folder.read if is_dataset else _reader_of(place)
@@ -103,7 +103,7 @@ def read_file(
     except MemoryError as error:
         raise InputError(f"{path}: too large for the memory of this machine; use limit or a smaller file") from error
     except Exception as error:
-        # Whatever the parser of a format (zip, gzip, NumPy, safetensors, Arrow, JSON) stumbles over.
+        # Anything that the parser of a format (zip, gzip, NumPy, safetensors, Arrow, JSON) may raise.
         why = " ".join(str(error).split()) or type(error).__name__
         what = "dataset" if is_dataset else f"{place.suffix} file"
         raise InputError(f"{path}: not a readable {what} ({why}); truncated or of another format") from error
@@ -116,10 +116,10 @@ def read_file(
 
 
 def write_embeddings(space: SpaceLike, path: str | Path | Address) -> None:
-    """Write a space to a file whose suffix names its format, and which appears complete or not at all; or to a store.
+    """Write a space to a file whose suffix names its format, or to a store; a file appears complete or not at all.
 
-    A store must not be there yet. Its rows have no payload. Keys are written as their texts; anything that
-    `AnchorDiscovery.fit` takes is a space.
+    A store must not exist yet, and its rows get no payload. Keys are written as text. `space` can be anything that
+    `AnchorDiscovery.fit` takes.
     """
     space = as_space(space, "space").with_text_keys()
     if is_address(path):
@@ -130,7 +130,7 @@ def write_embeddings(space: SpaceLike, path: str | Path | Address) -> None:
 
 
 def write_file(space: Embeddings, path: Path) -> None:
-    """What `write_embeddings` does with a file."""
+    """Write a file for `write_embeddings`."""
     form = _format_of(path)
     if form.write is not None:
         with atomic_path(path) as temporary:
@@ -141,14 +141,14 @@ def write_file(space: Embeddings, path: Path) -> None:
 
 
 def files_written(path: Path) -> list[Path]:
-    """The file of a space, and that of its keys where the format has them beside it."""
+    """The file of a space and, if the format keeps keys in a separate file, that key file."""
     return [path, npy.key_file(path)] if path.suffix.lower() == ".npy" else [path]
 
 
 def files_read(path: Path) -> list[Path]:
-    """The file of a space, and that of its keys where it is there and the format may take them from it.
+    """The file of a space and, if the format can use one and it exists, the key file.
 
-    Of a dataset these are all its files.
+    For a dataset, all of its files.
     """
     path, _ = split_name(path)
     if dataset_folder.is_dataset(path):
@@ -158,7 +158,7 @@ def files_read(path: Path) -> list[Path]:
 
 
 def split_name(path: Path) -> tuple[Path, str]:
-    """The file or folder, and the name after its `#` that says what of it is meant, where there is one."""
+    """Split `PLACE#NAME` into the file or folder and the name of the part that is meant, if any."""
     place, mark, name = str(path).rpartition("#")
     form = _FORMATS.get(_suffix_of(Path(place)).lower())
     has_names = form.has_names if form else bool(place) and dataset_folder.is_dataset(Path(place))
@@ -168,7 +168,7 @@ def split_name(path: Path) -> tuple[Path, str]:
 
 
 def is_known_format(path: str | Path) -> bool:
-    """Whether the suffix names a format of spaces; says nothing of whether there is such a file."""
+    """Whether the suffix names a format of spaces; the file need not exist."""
     return _suffix_of(Path(path)).lower() in _FORMATS
 
 
@@ -185,7 +185,7 @@ def key_fault(path: Path, key: str) -> str | None:
 
 
 def require_writable(path: str | Path) -> None:
-    """Refuse at the start of long work what `write_embeddings` would refuse at its end."""
+    """Refuse at the start of a long job what `write_embeddings` would refuse at its end."""
     _format_of(Path(path))
     require_target(Path(path))
 

@@ -1,7 +1,7 @@
 """Labels of the rows of a space, from a file.
 
-A label file holds two columns, key and label, and is parsed as pair files are (see `kedge.spaces.pairs`). A first line
-that reads `key`, `label` is a header and chooses the columns of those names.
+A label file has two columns, key and label, and is parsed like a pair file (see `kedge.spaces.pairs`). A first line
+that names columns `key` and `label` is a header and selects those columns.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def read_labels(path: str | Path, space: Embeddings, *, complete: bool = True) -
     Parameters
     ----------
     path : str or Path
-        A label file, see the module's text.
+        A label file, see the module docstring.
     space : Embeddings
         The space whose keys the file names.
     complete : bool
@@ -29,7 +29,8 @@ def read_labels(path: str | Path, space: Embeddings, *, complete: bool = True) -
     Raises
     ------
     InputError
-        An unknown key, a key with two labels or no label, with the line it stands in; a key without a line.
+        For an unknown key, or a key with two labels or an empty one (the message names the line); if `complete`, also
+        for a key that the file does not label.
     """
     labels: dict[str, str] = {}
     for where, key, label in _lines(path):
@@ -50,12 +51,12 @@ def read_labels(path: str | Path, space: Embeddings, *, complete: bool = True) -
 
 
 def read_labels_of_both(path: str | Path, x: Embeddings, y: Embeddings) -> dict[str, str]:
-    """Read labels by key for rows of either space, to look at: keys that neither has are skipped.
+    """Read labels by key for rows of either space, for display; keys that neither has are skipped.
 
     Raises
     ------
     InputError
-        A key with two labels or an empty one, with the line it stands in; no key that a space has.
+        For a key with two labels or an empty one (the message names the line); if no key belongs to either space.
     """
     labels: dict[str, str] = {}
     for where, key, label in _lines(path):
@@ -67,7 +68,7 @@ def read_labels_of_both(path: str | Path, x: Embeddings, y: Embeddings) -> dict[
 
 
 def _lines(path: str | Path) -> Iterator[tuple[str, str, str]]:
-    """Of each line where it stands, the key and the label."""
+    """Yield for each line its place (for messages), key and label."""
     table = read_fields(Path(path))
     header = [name.strip().lower() for name in table[0][1]] if table else []
     key_column, label_column = 0, 1

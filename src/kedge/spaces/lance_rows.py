@@ -1,4 +1,4 @@
-"""A LanceDB table that is read a range of rows at a time, by whoever needs it; always as it was when it was opened."""
+"""A LanceDB table that is read one range of rows at a time, always in the version that was opened."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _KEYS_AT_ONCE = 2**16
 
 @dataclass(frozen=True)
 class LanceRows:
-    """One version of a table in a folder: the rows that it had then, in one order."""
+    """One version of a table in a folder: the rows that it had then, in a fixed order."""
 
     source: str
     folder: Path
@@ -64,7 +64,7 @@ class LanceRows:
         return [[str(self.folder), self.table, self.version, self.rows]]
 
     def _read(self, rows: Range, size: int, names: list[str] | None) -> Iterator[tuple[int, Any]]:
-        """Columns (None: all) of a range, at most so many rows at a time, with the number of the first."""
+        """Yield columns (None: all) of a range, at most `size` rows at a time, with the first row's number."""
         begin, end = rows
         try:
             query = open_table(self.folder, self.table, self.version).search().offset(begin).limit(end - begin)
@@ -73,14 +73,14 @@ class LanceRows:
                 begin += len(batch)
         except KedgeError:
             raise
-        except Exception as error:  # whatever the client stumbles over
+        except Exception as error:  # anything that the client may raise
             raise InputError(f"{self.source}: {' '.join(str(error).split()) or type(error).__name__}") from error
         if begin != end:
             raise InputError(f"{self.source}: ends at row {begin}, where {self.rows} rows were counted")
 
 
 def open_table(folder: Path, name: str, version: int | None = None) -> Any:
-    """A table as LanceDB's client has it, now or as it was in some version."""
+    """Open a table with LanceDB's client, in the current or the given version."""
     import lancedb
 
     table = lancedb.connect(folder).open_table(name)
@@ -90,14 +90,14 @@ def open_table(folder: Path, name: str, version: int | None = None) -> Any:
 
 
 def open_lance(address: Address) -> LanceRows:
-    """The table at an address such as `lancedb:DIR#TABLE`, as it is now."""
+    """Open the current version of the table at an address such as `lancedb:DIR#TABLE`."""
     from kedge.spaces.stores import open_store
 
-    with open_store(address) as store:  # which says what is wrong with an address, or a table
+    with open_store(address) as store:  # reports what is wrong with the address or the table
         about = store.describe()
     if not about.rows:
         raise InputError(f"{address}: holds no rows")
-    folder = Path(address.place).absolute()  # workers may have another folder
+    folder = Path(address.place).absolute()  # workers may run in another folder
     table = open_table(folder, address.name)
     columns = columns_of(table.schema, str(address))
     numbered = columns.id is not None and about.id_type == "int"

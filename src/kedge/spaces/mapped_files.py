@@ -1,8 +1,7 @@
-"""Files whose vectors are used where they lie, through a memory map.
+"""Files whose vectors are used in place, through a memory map.
 
-Who makes such a file shorter while it is used, as a program that writes it anew in its place does, takes the rows away
-from under the map, and the system ends whoever touches them with the signal SIGBUS. Python cannot make an exception of
-it. What can be said afterwards is which file it was.
+If such a file is truncated while in use, e.g. by a program that rewrites it in place, touching a lost row kills the
+process with SIGBUS, which Python cannot turn into an exception. All we can do is say afterwards which file it was.
 """
 
 from __future__ import annotations
@@ -13,10 +12,10 @@ _sizes: dict[Path, int] = {}
 
 
 def remember_size(path: Path) -> None:
-    """Note how many bytes a file has that is about to be mapped."""
+    """Note the size of a file that is about to be mapped."""
     _sizes[path.absolute()] = path.stat().st_size
 
 
 def shrunken_files() -> list[Path]:
-    """Those of the noted files that are shorter by now."""
+    """The noted files that have become shorter."""
     return [path for path, size in _sizes.items() if path.is_file() and path.stat().st_size < size]

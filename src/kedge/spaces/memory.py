@@ -1,4 +1,4 @@
-"""Refuse what cannot fit before trying: a clear line is better than a killed process."""
+"""Refuse what cannot fit into memory before trying: a clear error is better than a killed process."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 
 from kedge.errors import InputError
 
-# Vectors pack to a half of their size, or a tenth; those of single bits to a hundredth.
+# Vectors compress to a half or a tenth of their size, those of single bits to a hundredth.
 _MAX_RATIO = 250
 _FREE_BYTES = 64 * 2**20
 
 
 def available_memory() -> int | None:
-    """Bytes of memory that can be used without swapping, or None where the system does not say."""
+    """Bytes of memory available without swapping (where that is unknown, all physical memory), or None."""
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
@@ -27,7 +27,7 @@ def available_memory() -> int | None:
 
 
 def require_memory(needed: int, what: str, advice: str) -> None:
-    """Raise `InputError` when `needed` bytes are more than the machine has free."""
+    """Raise `InputError` if `needed` bytes are more than the machine has free."""
     available = available_memory()
     if available is not None and needed > available:
         raise InputError(
@@ -36,7 +36,7 @@ def require_memory(needed: int, what: str, advice: str) -> None:
 
 
 def require_in_proportion(unpacked: int, path: Path) -> None:
-    """Raise `InputError` when a file unpacks to so many bytes that it was made to fill the memory."""
+    """Raise `InputError` if a file unpacks to so many times its size that it looks like a decompression bomb."""
     if unpacked > _FREE_BYTES and unpacked > _MAX_RATIO * (size := path.stat().st_size):
         raise InputError(
             f"{path}: unpacks to {unpacked / 1e6:.0f} MB or more, over {_MAX_RATIO} times its {size / 1e6:.3f} MB, "
@@ -45,6 +45,6 @@ def require_in_proportion(unpacked: int, path: Path) -> None:
 
 
 def require_room(unpacked: int, path: Path) -> None:
-    """Raise `InputError` when what is wanted of a file, in bytes, fits neither the file's size nor the memory."""
+    """Raise `InputError` if the `unpacked` bytes are out of proportion to the file or more than the free memory."""
     require_in_proportion(unpacked, path)
     require_memory(unpacked, str(path), "read fewer rows with limit, or use .npy or .safetensors")

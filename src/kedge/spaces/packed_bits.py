@@ -1,4 +1,4 @@
-"""Binary vectors, eight dimensions to a byte, as numbers: a set bit is 1, another -1."""
+"""Unpack binary vectors, eight dimensions per byte: a set bit becomes 1, a clear bit -1."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from kedge.errors import InputError
 
 
 def unpack_bits(packed: NDArray[np.uint8], dim: int, order: Literal["big", "little"] = "big") -> NDArray[np.float32]:
-    """Bytes (n, ceil(dim / 8)) as vectors (n, dim) of 1 and -1; `order` says which bit of a byte is first."""
+    """Unpack bytes (n, ceil(dim / 8)) to vectors (n, dim) of 1 and -1; `order` says which bit of a byte is first."""
     bits = np.unpackbits(packed, axis=1, count=dim, bitorder=order)
     return bits.astype(np.float32) * 2 - 1
 
 
 def unpack_numbers(vectors: NDArray[Any], source: str) -> NDArray[np.float32]:
-    """Packed bytes that a file holds as numbers (n, d / 8), unsigned (`ubinary`) or signed, moved by 128 (`binary`).
+    """Unpack bytes stored as numbers (n, d / 8), unsigned (`ubinary`) or signed with an offset of 128 (`binary`).
 
-    These are the two forms of `sentence_transformers.quantize_embeddings`, and the first that of `np.packbits`.
+    These are the two forms of `sentence_transformers.quantize_embeddings`; `np.packbits` gives the first.
     """
     if vectors.ndim != 2:
         raise InputError(f"{source}: vectors must have shape (rows, bytes), got shape {vectors.shape}")

@@ -1,9 +1,8 @@
 r"""Pairs between two spaces, and tables of them.
 
-A pair file holds two columns: tab-separated (`.tsv`), comma-separated (`.csv`) or, in any other file,
-separated by white space, as bilingual dictionaries are. A first line that reads `x`, `y` (or `source`,
-`target`, as in a lexicon) is a header and chooses the columns of those names; `x_row`, `y_row` says that the
-file counts rows instead of naming keys.
+A pair file has two columns, separated by tabs (`.tsv`), commas (`.csv`) or, in any other file, white space, as in
+bilingual dictionaries. A first line that names columns `x` and `y` (or `source` and `target`, as in a lexicon) is a
+header and selects those columns; `x_row` and `y_row` mean that the file holds row numbers instead of keys.
 In `.tsv` files a tab, line break or backslash inside a key is written `\t`, `\n`, `\r` or `\\`.
 """
 
@@ -27,12 +26,12 @@ from kedge.spaces.streams import require_regular_file
 
 _ESCAPES = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
 _UNESCAPES = {escaped: plain for plain, escaped in _ESCAPES.items()}
-# What a spreadsheet takes as a formula, also in wide letters or behind a quote; a plain number is none.
+# What a spreadsheet takes for a formula, including full-width signs and a leading quote, but not a plain number.
 _FORMULA = re.compile(r'(?![+-]?\d+(\.\d+)?$)[=+\-@"\uff1d\uff0b\uff0d\uff20]')
 
 
 class Dictionary(NamedTuple):
-    """Pairs (p, 2) as rows of two spaces; how many lines were skipped as X or Y lacks what they name; of how many."""
+    """Pairs of rows (p, 2), how many `lines` were read, and how many `skipped` because X or Y lacks what they name."""
 
     pairs: NDArray[np.int64]
     skipped: int
@@ -45,24 +44,24 @@ def read_pairs(path: str | Path, x: SpaceLike, y: SpaceLike, *, by: str = "key")
     Parameters
     ----------
     path : str or Path
-        A pair file, see the module's text.
+        A pair file, see the module docstring.
     x, y : spaces
-        Those whose keys, by their texts, or rows the file names; as `AnchorDiscovery.fit` takes them.
+        The spaces whose keys (as text) or rows the file names; anything that `AnchorDiscovery.fit` takes.
     by : {"key", "row"}
-        What the columns hold when no header says it.
+        What the columns hold if no header says so.
 
     Raises
     ------
     InputError
-        An unknown key or row, with the line it stands in.
+        For an unknown key or row; the message names the line.
     """
     return _read(Path(path), x, y, by, skip_unknown=False).pairs
 
 
 def read_dictionary(path: str | Path, x: SpaceLike, y: SpaceLike, *, by: str = "key") -> Dictionary:
-    """Read pairs as `read_pairs` does, but skip and count the lines that name a key or row which X or Y lacks.
+    """Read pairs like `read_pairs`, but skip and count the lines that name a key or row that X or Y lacks.
 
-    Dictionaries are made for more words than a space has, or for others; at least one line must be of use.
+    Dictionaries often cover more words than a space has, or other words; at least one line must be usable.
     """
     return _read(Path(path), x, y, by, skip_unknown=True)
 
@@ -111,7 +110,7 @@ def _read(path: Path, x: SpaceLike, y: SpaceLike, by: str, *, skip_unknown: bool
 
 
 def rows_from_key_pairs(pairs: Iterable[tuple[str, str]], x: Embeddings, y: Embeddings) -> NDArray[np.int64]:
-    """Rows (p, 2) of pairs given by keys."""
+    """Convert pairs of keys to pairs of rows (p, 2)."""
     listed = list(pairs)
     for pair in listed:
         if len(pair) != 2:
@@ -120,7 +119,7 @@ def rows_from_key_pairs(pairs: Iterable[tuple[str, str]], x: Embeddings, y: Embe
 
 
 def read_key_list(path: str | Path) -> list[str]:
-    """Keys from a file, one per line; empty lines do not count."""
+    """Read keys from a file, one per line; blank lines are skipped."""
     return [fields[0] for _, fields in read_fields(Path(path), whole_lines=True)]
 
 
@@ -129,8 +128,8 @@ def write_table(
 ) -> None:
     """Write a tab-separated table with a header line.
 
-    With `spreadsheet_safe` what a spreadsheet would take as a formula begins with an apostrophe. Such a table is for
-    people: `read_table` takes the apostrophe as a part of the field.
+    With `spreadsheet_safe`, fields that a spreadsheet would take for a formula get a leading apostrophe. Such a table
+    is for people: `read_table` keeps the apostrophe as a part of the field.
     """
     translate = str.maketrans(_ESCAPES)
     with path.open("w", encoding="utf-8", newline="\n") as stream:
@@ -150,7 +149,7 @@ def read_table(path: Path) -> list[dict[str, str]]:
 
 
 def read_fields(path: Path, *, whole_lines: bool = False) -> list[tuple[int, list[str]]]:
-    """Lines that are not empty, with their numbers, split into fields."""
+    """The non-empty lines of a file, as line numbers and fields."""
     require_regular_file(path)
     require_memory(10 * path.stat().st_size, str(path), "give a smaller file")  # every field becomes an object
     try:
@@ -165,7 +164,7 @@ def read_fields(path: Path, *, whole_lines: bool = False) -> list[tuple[int, lis
             return [(reader.line_num, fields) for fields in reader if fields]
         except csv.Error as error:
             raise InputError(f"{path}, line {reader.line_num}: not valid CSV ({error})") from error
-    # Not str.splitlines: it would also split at characters that may stand inside a key.
+    # Not str.splitlines, which also splits at characters that a key may contain.
     lines = [(number, line.rstrip("\r")) for number, line in enumerate(text.split("\n"), start=1)]
     if path.suffix == ".tsv" and not whole_lines:
         return [(number, [unescape(field) for field in line.split("\t")]) for number, line in lines if line]
@@ -182,7 +181,7 @@ def read_fields(path: Path, *, whole_lines: bool = False) -> list[tuple[int, lis
 
 
 def unescape(field: str) -> str:
-    """A field of a `.tsv` file as it was before it was written."""
+    """Undo the escapes in a field of a `.tsv` file."""
     if "\\" not in field:
         return field
     out, position = [], 0
@@ -194,7 +193,7 @@ def unescape(field: str) -> str:
 
 
 def _row(where: str, space: Embeddings, name: str, value: str, by: str, *, may_lack: bool) -> int | None:
-    """The row a field names; None where the space lacks it and may."""
+    """The row that a field names; None if the space lacks it and `may_lack`."""
     if by == "key":
         row = space.row_of.get(value)
         if row is None and not may_lack:

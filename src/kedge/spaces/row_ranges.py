@@ -1,7 +1,7 @@
-"""Spaces that are read a range of rows at a time, by whoever needs it: nothing of them is ever held as a whole.
+"""Spaces that are read one range of rows at a time and never held in memory as a whole.
 
-`.npy` files are mapped, Parquet is read by row groups, a LanceDB table by its row numbers (`lance_rows.py`). Everything
-else, such as another store, is copied into one Parquet file first, some rows at a time.
+`.npy` files are memory-mapped, Parquet is read by row groups, a LanceDB table by row numbers (`lance_rows.py`). Other
+stores are first copied in batches into one Parquet file; so are files of other formats, which are loaded whole for it.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from kedge.spaces.streams import require_regular_file
 from kedge.spaces.writing.atomic import atomic_path
 
 Range: TypeAlias = tuple[int, int]
-"""The first row, and the one after the last."""
+"""Half-open: the first row, and the one after the last."""
 
-_LINES = 16_384  # between two places of a key file that are known
-_COPIED = 4096  # rows of a store, at once
+_LINES = 16_384  # between two known positions in a key file
+_COPIED = 4096  # rows of a store copied at once
 
 
 class RowBlock(NamedTuple):
-    """Some rows: the number of the first, keys (k,) and vectors (k, d), and the other columns as a table, if any.
+    """Consecutive rows: the number of the first, keys (k,), vectors (k, d), and the other columns as a table, if any.
 
-    Keys are whole numbers where the space has such, and text otherwise.
+    Keys are integers if those of the space are, else text.
     """
 
     begin: int
@@ -45,43 +45,43 @@ class RowBlock(NamedTuple):
 
 
 class RowRanges(Protocol):
-    """A space of so many `rows`, of `dim` numbers; `source` names it in messages. Picklable."""
+    """A space that is read by ranges: `rows` vectors of `dim` numbers. Picklable."""
 
     @property
     def source(self) -> str:
-        """Where the rows come from."""
+        """Where the rows come from, for messages."""
 
     @property
     def rows(self) -> int:
-        """How many."""
+        """Number of rows n."""
 
     @property
     def dim(self) -> int:
-        """How many numbers each has."""
+        """Number of dimensions d."""
 
     @property
     def numbered(self) -> bool:
-        """Whether its keys are whole numbers of at most 64 bits."""
+        """Whether the keys are integers of at most 64 bits."""
 
     def ranges(self, size: int) -> list[Range]:
-        """All rows in ranges that are read at once, of about so many rows."""
+        """Split all rows into ranges of about `size` rows, each of which can be read efficiently."""
 
     def blocks(self, rows: Range, size: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
-        """The vectors of a range, at most so many at a time (k, d), each time with the number of the first row."""
+        """Yield the vectors of a range in blocks (k, d) of at most `size` rows, each with its first row's number."""
 
     def keys(self, rows: Range) -> Any:
         """The keys of a range, as an Arrow array of text."""
 
     def whole(self, rows: Range, size: int) -> Iterator[RowBlock]:
-        """All there is of a range, at most so many rows at a time."""
+        """Yield keys, vectors and other columns of a range, at most `size` rows at a time."""
 
     def identity(self) -> list[Any]:
-        """What shows that these are the same files as before: sizes and times."""
+        """What changes when the data does: paths, sizes and times of files, or the version of a table."""
 
 
 def open_ranges(place: Path | Address, scratch: Path, name: str) -> RowRanges:
-    """A file or a store; if it can only be read from end to end, a copy of it is made in `scratch`, as NAME.parquet."""
-    place = place.absolute() if isinstance(place, Path) else place  # workers may have another folder
+    """Open a file or store; one that can only be read from end to end is first copied to `scratch`, as NAME.parquet."""
+    place = place.absolute() if isinstance(place, Path) else place  # workers may run in another folder
     if isinstance(place, Path) and place.suffix.lower() == ".npy":
         return open_npy(place)
     if isinstance(place, Path) and split_name(place)[0].suffix.lower() == ".parquet":
@@ -107,7 +107,7 @@ def open_ranges(place: Path | Address, scratch: Path, name: str) -> RowRanges:
 
 @dataclass(frozen=True)
 class NpyRows:
-    """A memory-mapped matrix, and its keys: the byte where every so many lines begin, or None for row numbers."""
+    """A memory-mapped matrix; `lines` are the offsets of every `_LINES`-th line of its key file (None: row numbers)."""
 
     path: Path
     rows: int
@@ -155,7 +155,7 @@ class NpyRows:
 
 
 def open_npy(path: Path) -> NpyRows:
-    """A matrix `NAME.npy`, with the keys in `NAME.keys.txt` where there is such a file."""
+    """Open a matrix `NAME.npy`, with keys from `NAME.keys.txt` if that file exists."""
     require_regular_file(path)
     remember_size(path)
     vectors = np.lib.format.open_memmap(path, mode="r")
@@ -179,7 +179,7 @@ def open_npy(path: Path) -> NpyRows:
 
 @dataclass(frozen=True)
 class _RowGroup:
-    """A row group of a file: its number, and its rows."""
+    """A row group of a file: its number there, and its rows in the space."""
 
     path: Path
     number: int
@@ -190,7 +190,7 @@ class _RowGroup:
 
 @dataclass(frozen=True)
 class ParquetRows:
-    """The row groups of some Parquet files, one after the other."""
+    """The row groups of one or more Parquet files, in order."""
 
     source: str
     dim: int
@@ -203,7 +203,7 @@ class ParquetRows:
         return self.groups[-1].end
 
     def ranges(self, size: int) -> list[Range]:
-        """Whole row groups: as many as have so many rows, or a larger one alone."""
+        """Ranges of whole row groups: as many as fit into `size` rows, or a single larger one."""
         found: list[Range] = []
         for group in self.groups:
             if found and group.end - found[-1][0] <= size:
@@ -236,7 +236,7 @@ class ParquetRows:
     def _read(
         self, rows: Range, size: int, names: Callable[[Columns], list[str] | None]
     ) -> Iterator[tuple[int, _RowGroup, Any]]:
-        """Columns (None: all) of a range, at most so many rows at a time, with the first row's number and the group."""
+        """Yield batches of at most `size` rows, with their first row and group; `names` selects columns (None: all)."""
         for group in self.groups:
             if group.end <= rows[0] or group.begin >= rows[1]:
                 continue
@@ -254,7 +254,7 @@ class ParquetRows:
 
 
 def open_parquets(files: list[Path], source: str, named: str) -> ParquetRows:
-    """Files of Parquet, whose columns are named (`VECTORS` or `KEYS,VECTORS`) or meant."""
+    """Open Parquet files; `named` (`VECTORS` or `KEYS,VECTORS`) selects the columns, else they are inferred."""
     from pyarrow import types
 
     groups: list[_RowGroup] = []
@@ -280,7 +280,7 @@ def open_parquets(files: list[Path], source: str, named: str) -> ParquetRows:
 
 
 def _copy(place: Path | Address, target: Path) -> None:
-    """Copy ids and vectors of whatever a store can be into a Parquet file, in row groups that are read at once."""
+    """Copy the ids and vectors of a file or store into a Parquet file, in small row groups."""
     from kedge.spaces.stores import open_store
 
     pa, pq = import_pyarrow()
@@ -298,7 +298,7 @@ def _copy(place: Path | Address, target: Path) -> None:
 
 
 def vectors_of(space: RowRanges, lists: Any, begin: int) -> NDArray[np.float32]:
-    """The vectors (k, d) in a column of lists, checked; the first is row `begin` of the space."""
+    """Check and return the vectors (k, d) in a column of lists; the first is row `begin` of the space."""
     from pyarrow import compute
 
     lengths = compute.fill_null(compute.list_value_length(lists), -1).to_numpy(zero_copy_only=False)
@@ -312,7 +312,7 @@ def vectors_of(space: RowRanges, lists: Any, begin: int) -> NDArray[np.float32]:
 
 
 def keys_of(batch: Any, begin: int, columns: Columns) -> Any:
-    """The keys of a batch, as text; numbers of rows where there is no column of them."""
+    """The keys of a batch as text; row numbers if there is no key column."""
     pa, _ = import_pyarrow()
     if columns.id is None:
         return pa.array([str(row) for row in range(begin, begin + len(batch))], pa.string())
@@ -329,7 +329,7 @@ def _checked(space: RowRanges, begin: int, vectors: NDArray[np.float32]) -> NDAr
 
 
 def cut(begin: int, end: int, size: int) -> list[Range]:
-    """Ranges of so many rows, the last of what is left."""
+    """Split a range into ranges of `size` rows; the last may be shorter."""
     return [(first, min(first + size, end)) for first in range(begin, end, size)]
 
 

@@ -23,15 +23,15 @@ class Selection:
         return self.keys is None or key in self.keys
 
     def full(self, count: int) -> bool:
-        """Whether `count` rows are all that is wanted."""
+        """Whether `count` rows reach the limit."""
         return self.limit is not None and count >= self.limit
 
     def max_rows(self, total: int) -> int:
-        """How many of `total` rows, whose keys are unique, are wanted at most."""
+        """The most rows that can be wanted out of `total`, given that keys are unique."""
         limit = total if self.limit is None else min(total, self.limit)
         return limit if self.keys is None else min(limit, len(self.keys))
 
     def rows(self, keys: Sequence[str]) -> list[int]:
-        """Rows to keep where all keys are known at once."""
+        """The row numbers to keep, given all keys."""
         chosen = [row for row, key in enumerate(keys) if self.wants(key)]
         return chosen[: self.limit]

@@ -1,4 +1,4 @@
-"""Open plain or gzip-compressed files alike, and nothing that is no file; go through their lines."""
+"""Open plain and gzip-compressed files alike, refuse what is not a regular file, and iterate over lines."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import IO, Any, cast
 from kedge.errors import InputError
 from kedge.spaces.memory import require_in_proportion, require_room
 
-# No honest line is longer; without a cap, a file without line ends would be read into memory whole.
+# No real line is longer; without a cap, a file without line breaks would be read into memory whole.
 _MAX_LINE_BYTES = 16 * 2**20
 
 
 def require_regular_file(path: Path) -> None:
-    """Refuse what is missing, a folder, or without an end of its own, such as a pipe or a device."""
+    """Refuse a missing file, a folder, and whatever has no end of its own, such as a pipe or a device."""
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError, ValueError) as error:  # ValueError: a NUL in the name
@@ -31,13 +31,13 @@ def require_regular_file(path: Path) -> None:
 
 
 def require_room_for(declared: int, path: Path) -> None:
-    """Refuse a compressed file that declares more bytes than can be; those of a plain one end where it ends."""
+    """Refuse a compressed file that declares implausibly many bytes; a plain file is bounded by its size."""
     if _is_compressed(path):
         require_room(declared, path)
 
 
 def open_binary(path: Path, mode: str) -> IO[bytes]:
-    """Open `path` for "rb" or "wb"; a name that ends in .gz is (de)compressed on the fly."""
+    """Open `path` in mode "rb" or "wb"; a file whose name ends in .gz is (de)compressed on the fly."""
     if not _is_compressed(path):
         return cast(IO[bytes], path.open(mode))
     packed = gzip.GzipFile(path, mode)
@@ -45,7 +45,7 @@ def open_binary(path: Path, mode: str) -> IO[bytes]:
 
 
 def numbered_lines(path: Path, stream: IO[bytes]) -> Iterator[tuple[int, bytes]]:
-    """The lines of a file with their ends, counted from 1."""
+    """Yield the lines of a file with their line breaks, numbered from 1."""
     for number, line in enumerate(iter(lambda: stream.readline(_MAX_LINE_BYTES), b""), start=1):
         if len(line) == _MAX_LINE_BYTES:
             raise InputError(f"{path}, line {number}: longer than {_MAX_LINE_BYTES} bytes; this is not a text file")
@@ -53,7 +53,7 @@ def numbered_lines(path: Path, stream: IO[bytes]) -> Iterator[tuple[int, bytes]]
 
 
 class _Unpacked(io.RawIOBase):
-    """What a gzip file unpacks to, until that is out of all proportion to its size."""
+    """The unpacked content of a gzip file; reading fails once it is out of proportion to the file's size."""
 
     def __init__(self, path: Path, packed: Any) -> None:
         self._path, self._packed, self._size = path, packed, 0

@@ -1,1 +1,1 @@
-"""What stored JSON and tensors must be before anything is made of them, and checksums. May import spaces."""
+"""Validation of stored JSON and tensors before anything is built from them, and checksums. May import spaces."""

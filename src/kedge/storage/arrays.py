@@ -1,4 +1,4 @@
-"""Tensor files (safetensors), and what each tensor in them must be before anything is made of it."""
+"""Tensor files (safetensors), and validation of their tensors before anything is built from them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from safetensors import SafetensorError, safe_open
 from kedge.errors import InputError
 from kedge.spaces.streams import require_regular_file
 
-# By so much, sums of shares may miss 0 or 1.
+# Bounds are tolerant: sums of shares may exceed 1, or fall below 0, by a rounding error.
 _ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
 class Array:
-    """What an array must be.
+    """What is expected of an array.
 
-    Numbers lie between `minimum` and `maximum` (for all, or for each column) and are finite.
+    Numbers must be finite and lie between `minimum` and `maximum`, which may differ between columns.
     """
 
     shape: tuple[int, ...]
@@ -31,7 +31,7 @@ class Array:
     maximum: float | tuple[float, ...] = np.inf
 
     def fault(self, array: NDArray[Any]) -> str | None:
-        """What is wrong with the numbers of an array that has the shape and the dtype."""
+        """What is wrong with the values of an array of the expected shape and dtype, or None."""
         if self.dtype == "BOOL" or not array.size:
             return None
         if not np.isfinite(array).all():
@@ -43,22 +43,22 @@ class Array:
 
 
 def between(bound: float, *shape: int) -> Array:
-    """Numbers of at most this size, of either sign: those that come out of what is computed never reach it."""
+    """Numbers of either sign, at most `bound` in absolute value, which no computed value exceeds."""
     return Array(shape, "F32", -bound, bound)
 
 
 def rows_of(total: int, *shape: int) -> Array:
-    """Numbers of rows, of which there are so many."""
+    """Row numbers, of `total` rows."""
     return Array(shape, "I64", 0, total - 1)
 
 
 def pairs_of(rows_x: int, rows_y: int, count: int) -> Array:
-    """So many pairs of a row of X and a row of Y."""
+    """Row numbers of `count` pairs of a row of X and a row of Y."""
     return Array((count, 2), "I64", 0, (rows_x - 1, rows_y - 1))
 
 
 def read_arrays(path: Path, expected: Mapping[str, Array]) -> dict[str, NDArray[Any]]:
-    """The arrays of a file that are expected, and are what they must be; raises `InputError` if they are not."""
+    """Read the expected arrays of a file; raises `InputError` if any is missing or invalid."""
     require_regular_file(path)
     try:
         with safe_open(path, framework="np") as stored:
@@ -74,7 +74,7 @@ def read_arrays(path: Path, expected: Mapping[str, Array]) -> dict[str, NDArray[
 
 
 def stored_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """The arrays of a file by name, and their shapes; nothing is loaded."""
+    """The shapes of the arrays of a file, by name; loads no array."""
     require_regular_file(path)
     try:
         with safe_open(path, framework="np") as stored:
@@ -84,7 +84,7 @@ def stored_shapes(path: Path) -> dict[str, tuple[int, ...]]:
 
 
 def _require_shapes(path: Path, stored: Any, expected: Mapping[str, Array]) -> None:
-    """Before any is loaded: a file may claim more than memory holds."""
+    """Check all shapes before loading any array, because a file may claim more than memory can hold."""
     held = set(stored.keys())
     for name, array in expected.items():
         if name not in held:

@@ -1,4 +1,4 @@
-"""Whether a matrix or a file is the same as before, by a number."""
+"""Checksums, which tell whether a matrix or a file has changed."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _ROWS_AT_ONCE = 16_384
 
 
 def matrix_checksum(matrix: NDArray[Any]) -> str:
-    """A number that changes when any number of a matrix (n, d) does, or its place; a pass at the speed of memory."""
-    width = matrix.dtype.itemsize * matrix.shape[1] // 2  # in words of 16 bits
+    """A checksum of a matrix (n, d) that depends on every value and its position; one pass at memory speed."""
+    width = matrix.dtype.itemsize * matrix.shape[1] // 2  # in 16-bit words
     weights = np.random.default_rng(0).integers(2**63, size=width, dtype=np.uint64) * 2 + 1
     total = np.zeros(1, dtype=np.uint64)
     for begin in range(0, len(matrix), _ROWS_AT_ONCE):

@@ -1,7 +1,7 @@
-"""What stored JSON must be, said as types: it is restored to dataclasses, or refused in a line that names the field.
+"""Validation of stored JSON by types: it is restored to dataclasses, or refused with a message that names the field.
 
-The types are those of the values themselves (`Health`, `Step`, `Schedule`, ...). Bounds are written beside them, as in
-`Annotated[float, Within(0, 1)]`; numbers are finite in any case.
+The types are those of the values themselves (`Health`, `Step`, `Schedule`, ...). Bounds are annotations, as in
+`Annotated[float, Within(0, 1)]`; numbers must always be finite.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from kedge.errors import InputError
 
 _SHOWN = 60
-# What is nested deeper cannot be written again by every program.
+# Not every program can write JSON that is nested more deeply.
 _DEEPEST = 32
 
 
@@ -37,7 +37,7 @@ _PLAIN = {bool: "true or false", str: "text", int: "a whole number", float: "a n
 
 
 def parse_json(text: str | bytes, where: str) -> Any:
-    """What JSON says; without NaN, infinities, names that occur twice in one object, or too deep a nesting."""
+    """Parse JSON; refuses NaN and Infinity, duplicate names in an object, and excessive nesting."""
     try:
         parsed = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_distinct)
     except (ValueError, RecursionError) as error:
@@ -51,9 +51,9 @@ def parse_json(text: str | bytes, where: str) -> Any:
 
 
 def restore(kind: Any, value: Any, where: str) -> Any:
-    """The value as the type says: dataclasses of objects, everything else as it is.
+    """Check a parsed value against a type and convert it: objects become dataclasses where the type says so.
 
-    Raises `InputError` where it is something else; `where` is what the message names: "FILE:" or "FILE: FIELD".
+    Raises `InputError` if the value does not fit; `where` is what the message names: "FILE:" or "FILE: FIELD".
     """
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
@@ -84,7 +84,7 @@ def restore(kind: Any, value: Any, where: str) -> Any:
 
 
 def _record(kind: Any, value: Any, where: str) -> Any:
-    """A dataclass of an object that has all of its fields, but those with a default, and no others."""
+    """A dataclass from an object that has all fields without a default, and no unknown ones."""
     if not isinstance(value, dict):
         raise _wrong(kind, value, where)
     kinds = _kinds_of(kind)
@@ -97,7 +97,7 @@ def _record(kind: Any, value: Any, where: str) -> Any:
     restored = {name: restore(kinds[name], item, _field(where, name)) for name, item in value.items()}
     try:
         return kind(**restored)
-    except InputError as error:  # of those that check themselves
+    except InputError as error:  # from dataclasses that check themselves
         raise InputError(f"{where.removesuffix(':')}: {error}") from error
 
 
@@ -118,12 +118,12 @@ def _any_of(kinds: Sequence[Any], value: Any, where: str) -> Any:
             return restore(kind, value, where)
         except InputError:
             continue
-    raise _wrong(Union[tuple(kinds)], value, where)  # noqa: UP007 - of a list that is not known beforehand
+    raise _wrong(Union[tuple(kinds)], value, where)  # noqa: UP007 - the list is only known at run time
 
 
 def _number(kind: type, value: Any, where: str, bounds: Within) -> int | float:
     whole = isinstance(value, int) and not isinstance(value, bool)
-    # Comparing neither overflows, whatever the number, nor holds for NaN.
+    # A comparison cannot overflow, however large the integer, and is false for NaN.
     if (whole or (kind is float and isinstance(value, float))) and bounds.minimum <= value <= bounds.maximum:
         return value
     raise _wrong(Annotated[kind, bounds], value, where)
@@ -136,7 +136,7 @@ def _wrong(kind: Any, value: Any, where: str) -> InputError:
 
 
 def _words_for(kind: Any) -> str:
-    """What a type asks for, in words."""
+    """What a type asks for, as words for a message."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
         bounds = arguments[1]
@@ -157,7 +157,7 @@ def _field(where: str, name: str) -> str:
 
 
 def _is_unicode(value: Any) -> bool:
-    """Whether a text, if it is one, can be written: JSON may name halves of characters."""
+    """Whether a value, if it is text, can be encoded: JSON may contain lone surrogates."""
     return not isinstance(value, str) or value == value.encode("utf-8", "replace").decode("utf-8")
 
 

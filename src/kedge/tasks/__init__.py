@@ -1,7 +1,7 @@
 """What an alignment is for: search, evaluation, a lexicon, rehearsal, comparing runs, stitching, export.
 
-Each task is a module or a folder of its own, and all public names are here. May import `kedge.estimators` and
-everything below it; knows nothing of pages, figures or the command line.
+Each task is a module or package of its own; all public names are re-exported here. May import `kedge.estimators` and
+everything below it; knows nothing about pages, figures or the command line.
 """
 
 from kedge.tasks.calibration import calibration_error, reliability, wilson_interval

@@ -1,17 +1,15 @@
-"""Is confidence calibrated? Confidence against the truth, in bins."""
+"""Is confidence calibrated? Compare it with the truth, in bins."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-_TWO_SIDED = 1.959963984540054  # the quantile of a normal law that leaves 2.5 % on either side
+_TWO_SIDED = 1.959963984540054  # the quantile of the normal distribution that leaves 2.5 % in either tail
 
 
 def reliability(confidence: NDArray[np.float32], right: NDArray[np.bool_], bins: int = 10) -> NDArray[np.float64]:
-    """For each bin of confidence, of equal width, how many pairs (n,) are in it, the sum of their confidence, and how
-    many of them are right: a table (3, bins).
-    """
+    """A table (3, bins) over equal-width bins of confidence: pairs in the bin, sum of their confidence, right pairs."""
     bin_of = np.minimum((confidence * bins).astype(int), bins - 1)
     sums = (np.ones_like(confidence), confidence, right)
     return np.stack([np.bincount(bin_of, weights=each, minlength=bins) for each in sums])
@@ -24,7 +22,7 @@ def calibration_error(table: NDArray[np.float64]) -> float:
 
 
 def wilson_interval(right: int, count: int) -> tuple[float, float]:
-    """Between which shares the true one lies, with 95 % confidence, if so many of `count` draws are right (Wilson)."""
+    """The 95 % Wilson score interval of a proportion, when `right` of `count` draws are right."""
     square = _TWO_SIDED**2
     share, reach = right / count, count + square
     middle = (right + square / 2) / reach

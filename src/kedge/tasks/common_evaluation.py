@@ -1,4 +1,4 @@
-"""A common space against gold items: how well search works between every two spaces, and how many pairs are right."""
+"""Score a common space against gold items: search between every two members, and precision and recall of pairs."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ Rows = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class MemberPairEvaluation:
-    """Two members: rows of the first that are in no seed look for their partners among all rows of the second.
+    """Scores of two members: rows of the first that are in no seed search all rows of the second for their partners.
 
-    `shared` is by the likelihood of the two, `map` by `translate` and cosine; both are None where nobody asks.
-    `pairs_precision` is over the pairs that the groups hold, less the seeds (None where there are none), `pairs_recall`
-    over the rows that ask.
+    `shared` ranks by the likelihood of the two, `map` by `translate` and cosine; both are None without queries.
+    `pairs_precision` is computed over the pairs in groups, without seeds (None if there are none), `pairs_recall` over
+    the queries.
     """
 
     first: str
@@ -43,10 +43,10 @@ class MemberPairEvaluation:
 def evaluate_common(
     common: CommonSpace, spaces: Mapping[str, Embeddings], gold: Rows, *, complete: bool, device: str = "auto"
 ) -> list[MemberPairEvaluation]:
-    """Score every two of the spaces, members of `common` as they were fitted.
+    """Score every two of the spaces, which are members of `common` as they were fitted.
 
-    `gold` (g, k) are tuples of rows of the k spaces that are one item, -1 where unknown. `complete`: a row without a
-    gold partner is known to have none, so that any pair with it is wrong; otherwise such pairs are not counted.
+    `gold` (g, k) holds tuples of rows of the k spaces that are one item, -1 where unknown. With `complete`, a row
+    without a gold partner is known to have none, so any pair with it is wrong; otherwise such pairs are not counted.
     """
     if len(spaces) < 2:
         raise InputError(f"at least two members are needed to compare them, got {len(spaces)}")
@@ -67,7 +67,7 @@ def evaluate_common(
 
 
 def gold_tuples_by_key(spaces: Mapping[str, Embeddings]) -> Rows:
-    """Tuples (g, k) of the rows whose keys are equal in two spaces or more, -1 where a space lacks one."""
+    """Tuples (g, k) of rows with equal keys in at least two spaces, -1 where a space lacks the key."""
     keys: dict[object, None] = {}
     for space in spaces.values():
         keys.update(dict.fromkeys(space.keys))
@@ -81,7 +81,7 @@ def gold_tuples_by_key(spaces: Mapping[str, Embeddings]) -> Rows:
 def _searched(
     common: CommonSpace, first: str, second: str, spaces: Mapping[str, Embeddings], asked: Rows, device: torch.device
 ) -> tuple[SearchScores, SearchScores]:
-    """Search by likelihood, and by the map and cosine."""
+    """Search scores by likelihood, and by the map and cosine."""
     rows, query = np.unique(asked[:, 0], return_inverse=True)
     vectors, targets = spaces[first].vectors[rows], spaces[second].vectors
     partners = torch.from_numpy(np.stack([query, asked[:, 1]], axis=1)).to(device)
@@ -95,7 +95,7 @@ def _searched(
 
 
 def _pairs(match: Rows, seeds: Rows, truth: Rows, asked: Rows, *, complete: bool) -> tuple[float | None, float | None]:
-    """Precision and recall of a match (n,), -1 where a row has no partner, less the seeds (s, 2)."""
+    """Precision and recall of a match (n,), -1 where a row has no partner, without the seeds (s, 2)."""
     match = match.copy()
     match[seeds[:, 0]] = UNKNOWN
     right = {tuple(pair) for pair in truth.tolist()}
@@ -111,6 +111,6 @@ def _pairs(match: Rows, seeds: Rows, truth: Rows, asked: Rows, *, complete: bool
 
 
 def _both(pairs: Rows) -> Rows:
-    """Those of the pairs (p, 2) that are known at both ends."""
+    """The pairs (p, 2) that are known at both ends."""
     known: Rows = pairs[(pairs >= 0).all(axis=1)]
     return known

@@ -1,4 +1,4 @@
-"""A run against gold pairs: GT / Seed / Found / Snapped / Shared, search, and how many anchors and pairs are right."""
+"""Score a run against gold pairs: GT / Seed / Found / Snapped / Shared, search, and precision of anchors and pairs."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from kedge.tasks.retrieval_quality import RetrievalScores, retrieval_scores, sha
 from kedge.tasks.search_quality import SEARCH_NAMES, SearchScores, evaluate_search
 
 SCORE_NAMES = {"jaccard": "Jaccard@10", "mrr": "MRR@10", "cosine": "cosine", "p_at_1": "P@1", "foscttm": "FOSCTTM"}
-"""What tables call the fields of `RetrievalScores`."""
+"""Table headers for the fields of `RetrievalScores`."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Retrieval scores for five kinds of coordinates, search scores, and the shares of anchors and pairs that are
-    right.
+    """Retrieval scores for five kinds of coordinates, search scores, and the shares of correct anchors and pairs.
 
-    GT: the true counterparts of the anchors (None where gold knows of no anchor); Seed: the seeds alone (None without
+    GT: the true counterparts of the anchors (None if no anchor has a gold partner); Seed: the seeds alone (None without
     seeds); Found: free anchors; Snapped: the rows of Y they were snapped to; Shared: shared coordinates, which need no
-    anchors. `searching` is by what was searched with, over `gold_used` rows of X: those that have a gold partner and
-    are in no seed. `anchors_exact` is over the anchors that are no seeds, `pairs_precision` over the found pairs (None
-    where there are none), `pairs_recall` over the rows of X that have a gold partner and are in no seed.
+    anchors. `searching` maps each search method to its scores over `gold_used` rows of X: those that have a gold
+    partner and are in no seed. `anchors_exact` is computed over the anchors that are not seeds, `pairs_precision` over
+    the found pairs whose truth is known (None if there are none), and `pairs_recall` over the rows of X that have a
+    gold partner and are in no seed.
     """
 
     gt: RetrievalScores | None
@@ -52,7 +52,7 @@ class Evaluation:
 
     @property
     def rows(self) -> dict[str, RetrievalScores | None]:
-        """The retrieval scores by the names that tables give them."""
+        """The retrieval scores, keyed by their names in tables."""
         return {
             "GT": self.gt,
             "Seed": self.seed,
@@ -62,19 +62,19 @@ class Evaluation:
         }
 
     def table(self) -> list[tuple[str, ...]]:
-        """The rows of a table for people: a name, then the scores in the order of `SCORE_NAMES`."""
+        """Rows of a printable table: a name, then the scores in the order of `SCORE_NAMES`."""
         return _table(self.rows, SCORE_NAMES)
 
     def search_table(self) -> list[tuple[str, ...]]:
-        """The same for search, in the order of `SEARCH_NAMES`."""
+        """Rows of a printable table of search scores, in the order of `SEARCH_NAMES`."""
         return _table(self.searching, SEARCH_NAMES)
 
 
 class Truth:
-    """Gold pairs by the texts of their keys, to check found pairs against.
+    """Gold pairs, stored by their keys as text, against which found pairs are checked.
 
-    `gold` (g, 2) are rows of x and y; a row may have several partners, of which any is right. `complete`: a row of x
-    without a gold partner is known to have none, so that any pair with it is wrong; otherwise nothing is known.
+    `gold` (g, 2) holds rows of x and y; a row may have several partners, any of which counts as right. With `complete`,
+    a row of x without a gold partner is known to have none, so any pair with it is wrong; otherwise it is not judged.
     """
 
     def __init__(self, x: Embeddings, y: Embeddings, gold: NDArray[np.int64], *, complete: bool) -> None:
@@ -84,17 +84,17 @@ class Truth:
         self.complete = complete
 
     def judge(self, pair: tuple[Key, Key]) -> bool | None:
-        """Whether a pair is right; None where that is not known."""
+        """Whether a pair is right; None if unknown."""
         left, right = map(str, pair)
         return (left, right) in self.pairs if self.complete or left in self.known else None
 
     def share_right(self, pairs: Iterable[tuple[Key, Key]]) -> float | None:
-        """The share of the pairs that are right, of those for which that is known; None where it is known for none."""
+        """The share of right pairs among those that can be judged; None if none can."""
         judged = [right for right in map(self.judge, pairs) if right is not None]
         return sum(judged) / len(judged) if judged else None
 
     def share_found(self, pairs: Iterable[tuple[Key, Key]], seeds: Iterable[tuple[Key, Key]]) -> float:
-        """The share of the rows of x with a gold partner, and in no seed, that are in one of these pairs with it."""
+        """Of the rows of x that have a gold partner and are in no seed, the share paired with a gold partner here."""
         to_find = self.known - {str(left) for left, _ in seeds}
         found = {left for left, _ in self.pairs.intersection(pairs)} & to_find
         return len(found) / len(to_find) if to_find else 0.0
@@ -119,14 +119,14 @@ def evaluate(
     x, y : spaces (n, dx) and (m, dy)
         Embeddings, arrays, DataFrames, ...: see `AnchorDiscovery.fit`.
     gold : pairs of keys or rows
-        In any of the forms that seeds have there, and in any order. A row may have several partners: any of them counts
-        as right for anchors, pairs and search. The retrieval scores need one partner per row: they are over a
-        one-to-one subset of the pairs, as large as possible.
+        In any form accepted for seeds, in any order. A row may have several partners: any of them counts as right for
+        anchors, pairs and search. The retrieval scores need one partner per row, so they are computed over a largest
+        one-to-one subset of the pairs.
     complete : bool
         Whether a row of x without a gold partner is known to have none, so that any pair with it is wrong;
         otherwise such pairs are not counted.
     k : int
-        Neighbours for Jaccard and MRR of the retrieval scores; search always looks at ten.
+        Number of neighbours for the Jaccard and MRR retrieval scores; search always uses ten.
     device : str
         Where to compute: "auto", "cpu", "cuda" or "cuda:N".
     """
@@ -135,7 +135,7 @@ def evaluate(
     rows = np.unique(as_pair_rows(gold, space_x, space_y, "gold"), axis=0)
     if not len(rows):
         raise InputError("gold: no pairs are given; give at least one")
-    # A run that was loaded has texts as keys; so what it is compared with has them too.
+    # A loaded run has text keys, so whatever it is compared with must have them too.
     discovery = discovery.with_text_keys()
     space_x, space_y = space_x.with_text_keys(), space_y.with_text_keys()
     truth = Truth(space_x, space_y, rows, complete=complete)
@@ -145,7 +145,7 @@ def evaluate(
 
     one_to_one = _one_to_one(rows)
     vectors_x, vectors_y = space_x.vectors[one_to_one[:, 0]], space_y.vectors[one_to_one[:, 1]]
-    partner = dict(rows[::-1].tolist()) | dict(one_to_one.tolist())  # an anchor may be outside the one-to-one part
+    partner = dict(rows[::-1].tolist()) | dict(one_to_one.tolist())  # an anchor may be outside the one-to-one subset
     anchor_rows = space_x.rows(key for key, _ in discovery.anchor_keys_).tolist()
     in_gold = [position for position, row in enumerate(anchor_rows) if row in partner]
     true_anchors = [partner[anchor_rows[position]] for position in in_gold]
@@ -184,7 +184,7 @@ def evaluate(
 
 
 def gold_by_key(x: Embeddings, y: Embeddings, name: str = "gold") -> NDArray[np.int64]:
-    """Pairs (g, 2) of the rows whose keys are equal; `name` is what messages call them."""
+    """Pairs (g, 2) of the rows whose keys are equal; error messages call them `name`."""
     shared = [(row, y.row_of[key]) for row, key in enumerate(x.keys) if key in y.row_of]
     if not shared:
         raise InputError(f"{name}: {x.source} and {y.source} have no key in common; give {name} pairs in a file")
@@ -192,7 +192,7 @@ def gold_by_key(x: Embeddings, y: Embeddings, name: str = "gold") -> NDArray[np.
 
 
 def as_percent(share: float | None) -> str:
-    """A share for people: 100 % only where it is all, and a dash where it is not known."""
+    """Format a share as a percentage: 100% only if it is exactly 1, and a dash if it is unknown."""
     if share is None:
         return "-"
     return ">99.9%" if 0.9995 <= share < 1 else f"{share:.1%}"

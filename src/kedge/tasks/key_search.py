@@ -1,4 +1,4 @@
-"""Search by key: the rows of Y that are likeliest the same item as a row of X."""
+"""Search by key: the rows of Y that most likely stand for the same item as a row of X."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kedge.spaces.conversion import SpaceLike, as_space
 from kedge.spaces.embeddings import Key
 from kedge.tasks.row_transforms import transform_rows
 
-# The last shared coordinates hold what a row loses whatever it is compared with; the others have a direction.
+# The last shared coordinates hold what a row loses whatever it is compared with; a cosine uses only the others.
 _PER_ROW = 2
 
 
@@ -25,7 +25,7 @@ class HasSides(Protocol):
 
     @property
     def x_(self) -> Side:
-        """The side that queries are of."""
+        """The side of the queries."""
 
     @property
     def y_(self) -> Side:
@@ -35,8 +35,8 @@ class HasSides(Protocol):
 class Neighbour(NamedTuple):
     """A key of Y, and how it compares with the query.
 
-    `similarity`, from -1 to 1, is the cosine of the two in weighted canonical coordinates; `log_likelihood_ratio`, in
-    nats, says how much likelier it is that the two are one item than two, and is what neighbours are ranked by.
+    `similarity`, from -1 to 1, is the cosine of the two in weighted canonical coordinates. `log_likelihood_ratio`, in
+    nats, says how much likelier the two are if they are one item than if they are two; neighbours are ranked by it.
     """
 
     key: Key
@@ -45,7 +45,7 @@ class Neighbour(NamedTuple):
 
 
 class Ranked(NamedTuple):
-    """Of q queries, the nearest rows (q, k), their cosines (q, k) and log likelihood ratios (q, k); likeliest first."""
+    """The nearest rows (q, k) of q queries, their cosines (q, k) and log likelihood ratios (q, k), likeliest first."""
 
     rows: Tensor
     similarity: Tensor
@@ -55,10 +55,11 @@ class Ranked(NamedTuple):
 def search(
     discovery: HasSides, x: SpaceLike, y: SpaceLike, keys: Sequence[Key], k: int = 5
 ) -> dict[Key, list[Neighbour]]:
-    """The k rows of Y that are likeliest one item with each key of X, likeliest first.
+    """The k rows of Y that most likely stand for the same item as each key of X, likeliest first.
 
-    They are ranked by the inner product of shared coordinates, the log likelihood ratio of a pair. Their `similarity`
-    is a cosine, which is easier to read and nearly the same order. Spaces are given as to `AnchorDiscovery.fit`.
+    They are ranked by the inner product of shared coordinates, which is the log likelihood ratio of a pair. Their
+    `similarity` is a cosine, which is easier to read and gives nearly the same order. Spaces are accepted in any form
+    that `AnchorDiscovery.fit` takes.
     """
     if k < 1:
         raise InputError(f"k must be at least 1, got {k}")
@@ -74,9 +75,9 @@ def search(
 def search_common(
     member: Member, x: SpaceLike, y: SpaceLike, keys: Sequence[Key], k: int = 5
 ) -> dict[Key, list[Neighbour]]:
-    """The same where Y holds common coordinates of documents of any spaces, and X is of a member.
+    """Like `search`, where X belongs to a member and Y holds common coordinates of documents of any spaces.
 
-    They are those by inner product (m, c + 2), or by distance (m, c + 1).
+    Common coordinates are those for inner products (m, c + 2) or for distances (m, c + 1).
     """
     if k < 1:
         raise InputError(f"k must be at least 1, got {k}")
@@ -90,13 +91,13 @@ def search_common(
 
 
 def rank(queries: Tensor, targets: Tensor, k: int) -> Ranked:
-    """The k targets (m, c) that are likeliest one item with each query (q, c), both in shared coordinates."""
+    """The k targets (m, c) that most likely stand for the same item as each query (q, c), in shared coordinates."""
     ratios, rows = top_k(queries, targets, k)
     left, right = queries[:, :-_PER_ROW], targets[:, :-_PER_ROW]
     tiny = torch.finfo(queries.dtype).tiny
     length = left.norm(dim=1)
     cosines = torch.empty_like(ratios)
-    for place in range(rows.shape[1]):  # one neighbour of all queries at a time: little memory
+    for place in range(rows.shape[1]):  # one neighbour of all queries at a time, to save memory
         near = right[rows[:, place]]
         cosines[:, place] = (left * near).sum(dim=1) / (length * near.norm(dim=1)).clamp_min(tiny)
     return Ranked(rows, cosines.clamp_(-1, 1), ratios)

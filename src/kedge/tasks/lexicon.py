@@ -1,4 +1,4 @@
-"""A lexicon: the translations of every row of X that are probably acceptable, as a table."""
+"""A lexicon: a table of the translations of every row of X that are probably acceptable."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kedge.spaces.pairs import write_table
 from kedge.spaces.writing.atomic import atomic_path
 
 COLUMNS = ("source", "target", "probability", "rank")
-"""Of a lexicon's table."""
+"""Columns of a lexicon's table."""
 
 
 class Translation(NamedTuple):
@@ -32,7 +32,7 @@ class Translation(NamedTuple):
 
 @dataclass(frozen=True)
 class Lexicon:
-    """Translations between two spaces; `min_confidence` is how probable those are that `entries` lists by default."""
+    """Translations between two spaces; by default `entries` lists those at least as probable as `min_confidence`."""
 
     x: Embeddings
     y: Embeddings
@@ -41,11 +41,11 @@ class Lexicon:
 
     @property
     def answer(self) -> Answer:
-        """Whether the translations are fit for a lexicon."""
+        """Whether the translations are good enough for a lexicon."""
         return self.translations.answer
 
     def entries(self, min_confidence: float | None = None) -> Iterator[Translation]:
-        """The translations at least so probable, in the order of X, the best of each row first."""
+        """The translations with at least this probability, in the order of X, the best of each row first."""
         rows, ranks = self.translations.listed(self.min_confidence if min_confidence is None else min_confidence)
         targets = self.translations.rows[rows, ranks].tolist()
         probabilities = self.translations.probability[rows, ranks].tolist()
@@ -53,11 +53,11 @@ class Lexicon:
             yield Translation(self.x.keys[row], self.y.keys[target], probability, rank + 1)
 
     def surest(self, count: int) -> list[Translation]:
-        """So many of the entries that are most probable."""
+        """The `count` most probable entries."""
         return sorted(self.entries(), key=lambda entry: -entry.probability)[:count]
 
     def write(self, path: Path, *, spreadsheet_safe: bool = False) -> int:
-        """Write the entries as a tab-separated table, and say how many they are."""
+        """Write the entries as a tab-separated table, and return how many there are."""
         entries = list(self.entries())
         lines = ((str(one.source), str(one.target), f"{one.probability:.4f}", str(one.rank)) for one in entries)
         with atomic_path(path) as temporary:
@@ -77,10 +77,10 @@ def make_lexicon(
 ) -> Lexicon:
     """For each row of X the best `top` rows of Y, with the probability that each is an acceptable translation.
 
-    No new discovery is needed. Several rows of X may have one translation, and a row several. The probabilities are
-    calibrated by the seeds that do not look wrong, and by `known` pairs, each held out in turn; without any, by how
-    fast rivals thin out. Spaces and pairs are given as to `AnchorDiscovery.fit`, but a row may have several known
-    partners.
+    No new discovery is needed. Several rows of X may share a translation, and a row may have several. The probabilities
+    are calibrated on the seeds that do not look wrong and on `known` pairs, each held out in turn; if there are none,
+    by how fast rivals thin out. Spaces and pairs are accepted in any form that `AnchorDiscovery.fit` takes, but a row
+    may have several known partners.
     """
     space_x, space_y = as_space(x, "x"), as_space(y, "y")
     found = find_translations(

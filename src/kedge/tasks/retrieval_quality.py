@@ -1,6 +1,6 @@
-"""The paper's retrieval metrics, exact and blocked, on any device.
+"""The paper's retrieval metrics, computed exactly, in blocks, on any device.
 
-All compare a source and a target whose row i stands for the same thing; the query is always the source vector.
+All compare a source and a target whose rows i stand for the same item; queries are always source vectors.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from kedge.spaces.conversion import as_matrix
 class RetrievalScores:
     """Means over all rows.
 
-    `jaccard`: overlap of the k nearest rows in the source and in the target; `mrr`: reciprocal rank of the
-    row itself among the k nearest in the target, 0 beyond; `cosine` of a row with itself across the spaces;
-    `p_at_1`: how often the nearest row is the right one; `foscttm`: fraction of samples closer than the true
-    match, over both directions (0 is perfect, 0.5 is chance).
+    `jaccard`: Jaccard index of the k nearest rows in the source and in the target; `mrr`: reciprocal rank of the row
+    itself among the k nearest in the target, 0 if it is not among them; `cosine`: cosine of a row with itself across
+    the spaces; `p_at_1`: how often the nearest row is the right one; `foscttm`: fraction of samples closer than the
+    true match, over both directions (0 is perfect, 0.5 is chance).
     """
 
     jaccard: float
@@ -39,9 +39,9 @@ class RetrievalScores:
 def retrieval_scores(
     source: Tensor | ArrayLike, target: Tensor | ArrayLike, k: int = 10, *, budget: int = DEFAULT_BUDGET
 ) -> RetrievalScores:
-    """Score coordinates source (n, a) against target (n, a), row i of one being row i of the other.
+    """Score source coordinates (n, a) against target coordinates (n, a), whose rows i stand for the same item.
 
-    Tensors are compared on the device where they are, anything else on the CPU.
+    Tensors are compared on their own device, anything else on the CPU.
     """
     source, target = _as_tensor(source, "source"), _as_tensor(target, "target")
     _check(source, target, k)
@@ -50,10 +50,10 @@ def retrieval_scores(
 
 
 def shared_scores(source: Tensor, target: Tensor, k: int = 10, *, budget: int = DEFAULT_BUDGET) -> RetrievalScores:
-    """Score shared coordinates source (n, c + 2) against target (n, c + 2), which are compared by inner product.
+    """Score shared coordinates of a source (n, c + 2) against those of a target (n, c + 2), by inner product.
 
-    Within the source, and of a row with itself across the spaces, cosines are of the first c columns: the last two hold
-    what a row loses or gains whatever it is compared with.
+    Cosines, both within the source and of a row with itself across the spaces, use the first c columns only: the last
+    two hold what a row loses or gains whatever it is compared with.
     """
     _check(source, target, k)
     if source.shape[1] < 3:
@@ -78,12 +78,13 @@ def _check(source: Tensor, target: Tensor, k: int) -> None:
 
 
 def _scores(source: Tensor, target: Tensor, within: Tensor, cosine: Tensor, k: int, budget: int) -> RetrievalScores:
-    """Scores by inner product of source and target (n, a), and by that of `within` (n, b) among the rows of the source;
-    `cosine` (n,) of each row with itself is given.
+    """Scores by inner product of source and target (n, a); `within` (n, b) gives the neighbours within the source.
+
+    `cosine` (n,) holds the cosine of each row with itself.
     """
     n, k = len(source), min(k, len(source))
     own = (source * target).sum(dim=1)
-    with using_precision("float32"):  # as the blocks below are
+    with using_precision("float32"):  # like the blocks below
         _, near_source = top_k(within, within, k, budget=budget)
     near_target = torch.empty_like(near_source)
     row_rivals = torch.zeros((), dtype=torch.int64, device=source.device)
@@ -103,7 +104,7 @@ def _scores(source: Tensor, target: Tensor, within: Tensor, cosine: Tensor, k: i
 
 
 class NeighbourScores(NamedTuple):
-    """The scores that lists of neighbours give; see `RetrievalScores`."""
+    """The scores that depend on lists of neighbours only; see `RetrievalScores`."""
 
     jaccard: float
     mrr: float
@@ -111,7 +112,7 @@ class NeighbourScores(NamedTuple):
 
 
 def neighbour_scores(near_source: Tensor, near_target: Tensor) -> NeighbourScores:
-    """Scores of the rows nearest (n, k) to each row of the source, within the source and in the target, best first."""
+    """Scores from the rows nearest (n, k) to each source row, within the source and in the target, best first."""
     k = near_target.shape[1]
     hits = near_target == torch.arange(len(near_target), device=near_target.device)[:, None]
     reciprocal = hits.any(dim=1).double() / (hits.int().argmax(dim=1) + 1)

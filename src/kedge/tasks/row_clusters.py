@@ -1,4 +1,4 @@
-"""Clusters of rows that lie together, for choosing and naming kinds of rows; few clusters, on the CPU."""
+"""A few clusters of nearby rows, computed on the CPU, for choosing and naming kinds of rows."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _SAMPLE = 10_000  # rows that the centers are fitted to
 def cluster_rows(rows: Tensor, count: int, min_size: int, random_state: int = 0) -> tuple[NDArray[np.int64], Tensor]:
     """Spherical k-means of unit rows (n, d): the cluster (n,) of each row, and the centers (c, d).
 
-    There are at most `count` clusters. The smallest is dissolved into the others until none has fewer than `min_size`
-    rows, or one is left. The same `random_state` gives the same clusters.
+    There are at most `count` clusters. The smallest is dissolved into the others until every cluster has at least
+    `min_size` rows, or only one is left. The same `random_state` gives the same clusters.
 
-    By hand: the k-means++ start of `scipy.cluster.vq.kmeans2` takes four to nine times as long for 64 clusters, and its
-    random start misses small ones. (`kedge.matching` has another k-means, of thousands of clusters on a GPU.)
+    Not SciPy: the k-means++ start of `scipy.cluster.vq.kmeans2` takes four to nine times as long for 64 clusters, and
+    its random start misses small ones. (`kedge.matching` has another k-means, for thousands of clusters on a GPU.)
     """
     generator = torch.Generator().manual_seed(random_state)
     sample = rows[torch.randperm(len(rows), generator=generator)[:_SAMPLE]]
@@ -35,7 +35,7 @@ def cluster_rows(rows: Tensor, count: int, min_size: int, random_state: int = 0)
 
 
 def _fit_centers(rows: Tensor, centers: Tensor) -> Tensor:
-    """Centers (c, d) moved to the middle of the rows (n, d) nearest to them; one that has none stays."""
+    """Lloyd's iterations: move centers (c, d) to the mean of their nearest rows (n, d); one without rows stays."""
     for _ in range(_ROUNDS):
         nearest = (rows @ centers.T).argmax(dim=1)
         sums = torch.zeros_like(centers).index_add_(0, nearest, rows)
@@ -48,7 +48,7 @@ def _fit_centers(rows: Tensor, centers: Tensor) -> Tensor:
 
 
 def _start_centers(rows: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Rows (count, d) to start from, each drawn in proportion to its distance from those before it (k-means++)."""
+    """Initial centers (count, d): rows drawn in proportion to their distance from those already drawn (k-means++)."""
     chosen = [rows[0]]
     for _ in range(count - 1):
         closest = (rows @ torch.stack(chosen).T).amax(dim=1)

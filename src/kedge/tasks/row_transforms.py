@@ -1,4 +1,4 @@
-"""A transformation of many vectors, some rows at a time, so that temporaries are never as large as a space."""
+"""Transform many vectors a block of rows at a time, so that temporaries are never as large as a space."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def transform_rows(
     vectors: NDArray[np.float32],
     device: torch.device | str = "cpu",
 ) -> Tensor:
-    """What `transform` makes of vectors (n, d), as one tensor (n, e) on a device."""
+    """Apply `transform` to vectors (n, d) and return one tensor (n, e) on `device`."""
     first = torch.from_numpy(transform(vectors[:_ROWS]))
     transformed = torch.empty(len(vectors), first.shape[1], device=device)
     transformed[:_ROWS] = first

@@ -1,4 +1,4 @@
-"""How well search works: partners that were not given as seeds, looked for among all rows of the other space."""
+"""How well search works: queries that are not seeds search all rows of the other space for their partners."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from kedge.spaces import Embeddings, rows_from_key_pairs
 from kedge.tasks.row_transforms import transform_rows
 
 SEARCH_NAMES = {"p_at_1": "P@1", "p_at_10": "P@10", "mrr": "MRR@10", "overlap": "overlap@10"}
-"""What tables call the fields of `SearchScores`."""
+"""Table headers for the fields of `SearchScores`."""
 
 SEARCHES = ("Shared", "Map", "Procrustes", "Ridge")
-"""What is searched with: shared coordinates, `translate`, and two maps fitted to the seeds alone."""
+"""Ways to search: shared coordinates, `translate`, and two maps fitted to the seeds alone."""
 
-_PENALTY = 0.1  # of the ridge that stands for what the seeds alone give
+_PENALTY = 0.1  # of the ridge regression fitted to the seeds alone
 
 
 @dataclass(frozen=True)
 class SearchScores:
-    """Means over queries, each of which looks for its ten nearest rows of Y.
+    """Means over queries, each of which searches for its ten nearest rows of Y.
 
-    `p_at_1` and `p_at_10`: how often a partner of the query is the nearest, or among the ten; `mrr`: reciprocal rank of
-    its best partner, 0 beyond the ten; `overlap`: the share of the ten that are also among the ten rows nearest to that
-    partner within Y, itself included.
+    `p_at_1` and `p_at_10`: how often a partner of the query is the nearest row, or among the ten; `mrr`: reciprocal
+    rank of its best partner, 0 if none is among the ten; `overlap`: the share of the ten that are also among the ten
+    rows nearest to that partner within Y (including the partner).
     """
 
     p_at_1: float
@@ -43,9 +43,7 @@ class SearchScores:
 
 
 class SearchEvaluation(NamedTuple):
-    """Scores by what was searched with, one of `SEARCHES` (None where there was nothing to search with or for), and the
-    number of queries.
-    """
+    """Scores for each of `SEARCHES` (None if it has no map or there are no queries), and the number of queries."""
 
     scores: dict[str, SearchScores | None]
     queries: int
@@ -54,11 +52,11 @@ class SearchEvaluation(NamedTuple):
 def evaluate_search(
     discovery: AnchorDiscovery, x: Embeddings, y: Embeddings, gold: NDArray[np.int64], device: torch.device
 ) -> SearchEvaluation:
-    """Search all rows of y for the partners of the rows of x in `gold` (g, 2) that are no rows of seeds.
+    """Search all rows of y for the partners of the rows of x in `gold` (g, 2) that are in no seed.
 
     Shared coordinates are compared by inner product. Maps translate a query into Y, where it is compared with Y's
-    vectors as they are, by cosine. The two maps of the seeds alone are None without seeds; suspect seeds
-    count for them.
+    unchanged vectors by cosine. The scores of the two maps fitted to the seeds alone are None without seeds; these maps
+    also use suspect seeds.
     """
     seeds = rows_from_key_pairs(discovery.seed_keys_, x, y)
     asked = np.unique(gold[~np.isin(gold[:, 0], seeds[:, 0])], axis=0)
@@ -92,17 +90,17 @@ def search_scores(
     Parameters
     ----------
     partners : int Tensor, shape (p, 2)
-        Numbers of queries, and of rows of the index that are right for them; at least one for each query, of which the
-        one that ranks best counts.
+        Pairs of a query and a row of the index that is right for it; at least one for each query. If there are several,
+        the one that ranks best counts.
     nearest : int Tensor, shape (p, k)
-        What each of these partners would find itself.
+        The rows of the index nearest to each of these partners.
     """
     found = ten_nearest(queries, index, budget=budget)
     count = found.shape[1]
     query, row = partners.T
     hit = found[query] == row[:, None]
     place = torch.where(hit.any(dim=1), hit.int().argmax(dim=1), count)
-    similarity = (queries[query] * index[row]).sum(dim=1)  # ranks those that were not found
+    similarity = (queries[query] * index[row]).sum(dim=1)  # ranks partners that were not found
     order = np.lexsort([key.cpu().numpy() for key in (-similarity, place, query)])
     _, first = np.unique(query.cpu().numpy()[order], return_index=True)
     best = torch.from_numpy(order[first]).to(found.device)
@@ -117,13 +115,13 @@ def search_scores(
 
 
 def ten_nearest(queries: Tensor, index: Tensor, *, budget: int = DEFAULT_BUDGET) -> Tensor:
-    """Rows (q, 10) of an index (m, d) of largest inner product with each query (q, d), best first."""
+    """The ten rows (q, 10) of an index (m, d) with the largest inner products with each query (q, d), best first."""
     with using_precision("float32"):
         return top_k(queries, index, NEIGHBOURS, budget=budget)[1]
 
 
 def also_in(found: Tensor, wanted: Tensor) -> Tensor:
-    """A mask (q, k) of those among the rows found (q, k) for a query that are among those wanted (q, j) for it."""
+    """A mask (q, k) of the rows found (q, k) for each query that are among the wanted ones (q, j)."""
     mask = torch.zeros_like(found, dtype=torch.bool)
     for column in wanted.T:
         mask |= found == column[:, None]
@@ -133,7 +131,7 @@ def also_in(found: Tensor, wanted: Tensor) -> Tensor:
 def _maps_of_seeds(
     discovery: AnchorDiscovery, x: Embeddings, y: Embeddings, seeds: NDArray[np.int64], device: torch.device
 ) -> dict[str, Tensor]:
-    """Maps (dx, dy) between the normalised spaces, fitted to the seeds (s, 2) and nothing else."""
+    """Maps (dx, dy) between the normalised spaces, fitted to the seeds (s, 2) only."""
     source = transform_rows(discovery.x_.normalise, x.vectors[seeds[:, 0]], device)
     target = transform_rows(discovery.y_.normalise, y.vectors[seeds[:, 1]], device)
     moments = moments_of(source.double(), target.double())

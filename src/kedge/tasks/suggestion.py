@@ -1,9 +1,9 @@
-"""Which texts to encode by both models: those whose pairs would teach the map most.
+"""Suggest which texts to encode with both models: those whose pairs would teach the map most.
 
 Two maps, each fitted to one half of what a run has found, send a row to two places; the further apart these are, the
-less is known there. Rows are chosen one by one, where the distance is largest, and each choice reduces the doubt about
-all rows like it, which its pair would settle. Each comes from another cluster of rows, so that the choices cover the
-space.
+less the run knows about that row. Rows are chosen greedily by this distance, and each choice reduces the doubt about
+similar rows, which its pair would settle. Each choice comes from a different cluster of rows, so that together they
+cover the space.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from kedge.tasks.row_transforms import transform_rows
 
 Side = Literal["x", "y"]
 
-# With more choices than clusters, each cluster gets several turns.
+# If there are more choices than clusters, each cluster is used several times.
 _MAX_CLUSTERS = 64
 
 
 class Suggestion(NamedTuple):
-    """A key, how uncertain the run is where its row goes (0 to 2, a distance of unit vectors), and its cluster."""
+    """A key, how uncertain the run is about where its row maps (a distance, from 0 to 2), and its cluster."""
 
     key: Key
     doubt: float
@@ -50,8 +50,8 @@ def suggest(
 ) -> list[Suggestion]:
     """The k rows of one side whose counterparts would help the map most, best first.
 
-    `side` is "y" for texts of Y that are to be encoded by X's model, or "x" for the reverse. Rows of seeds are
-    not suggested again. Spaces are given as to `AnchorDiscovery.fit`.
+    `side` is "y" for texts of Y to encode with X's model, or "x" for the reverse. Rows of seeds are not suggested
+    again. Spaces are accepted in any form that `AnchorDiscovery.fit` takes.
     """
     if side not in ("x", "y"):
         raise InputError(f"side must be 'x' or 'y', got {side!r}")
@@ -78,7 +78,7 @@ def suggest(
 
 
 def _disagreement(source: Tensor, target: Tensor, random_state: int) -> Tensor:
-    """The difference (d, e) of two rotations, each fitted to a random half of pairs of rows (n, d) and (n, e)."""
+    """The difference (d, e) of two rotations, each fitted to a random half of the paired rows (n, d) and (n, e)."""
     order = torch.randperm(len(source), generator=torch.Generator().manual_seed(random_state))
     halves = order[: len(order) // 2], order[len(order) // 2 :]
     first, second = (
@@ -88,10 +88,10 @@ def _disagreement(source: Tensor, target: Tensor, random_state: int) -> Tensor:
 
 
 def _choose(rows: Tensor, known: Tensor, doubt: Tensor, cluster: NDArray[np.int64], k: int) -> list[tuple[int, float]]:
-    """Numbers of k of the rows (n, d), and how much each is in doubt when it is chosen.
+    """Indices of k of the rows (n, d), and the doubt about each at the time it is chosen.
 
     The doubt (d, e) shrinks along every row whose counterpart is known (s, d), or will be. A pair counts as one
-    observation with unit noise: the doubt along its row is halved, not removed.
+    observation with unit noise, so the doubt along its row is halved, not removed.
     """
     # For the directions u of known pairs: doubt <- (I + sum u u')^-1 doubt, one row at a time (Sherman-Morrison).
     settled = torch.eye(rows.shape[1])
@@ -104,7 +104,7 @@ def _choose(rows: Tensor, known: Tensor, doubt: Tensor, cluster: NDArray[np.int6
     for _ in range(k):
         doubts = (rows @ (settled @ doubt)).norm(dim=1)
         choosable = allowed & open_clusters[labels]
-        if not choosable.any():  # all clusters have had their turn
+        if not choosable.any():  # every cluster has been used
             open_clusters[:] = True
             choosable = allowed
         best = int(doubts.masked_fill(~choosable, -1).argmax())

@@ -1,4 +1,4 @@
-"""A run's translation as a file that a service uses with NumPy or onnxruntime alone, without torch or kedge."""
+"""Export a run's translation to a file that a service can use with NumPy or onnxruntime, without torch or kedge."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ About = Mapping[str, str]
 def about_translation(
     discovery: AnchorDiscovery, *, back: bool = False, scale: Scale = "unit", kind: Kind = "text"
 ) -> dict[str, str]:
-    """What an exported file says of itself: direction, scale, what it is for, and the run it is from."""
+    """The metadata of an exported file: direction, scale, purpose, and the run it comes from."""
     ends = {"source": "Y", "target": "X"} if back else {"source": "X", "target": "Y"}
     inputs = discovery.provenance_.get("inputs", {})
     files = {f"{end}_file": inputs.get(side.lower(), {}).get("file") for end, side in ends.items()}
@@ -42,7 +42,7 @@ def about_translation(
 
 
 def about_member_translation(common: CommonSpace, *, source: str, target: str, scale: Scale = "unit") -> dict[str, str]:
-    """The same between two members of a common space."""
+    """The metadata of an exported translation between two members of a common space."""
     return {
         "format": FORMAT,
         "kedge": str(common.provenance_.get("kedge", __version__)),
@@ -71,12 +71,12 @@ def _as_safetensors(translator: Translator, about: About) -> bytes:
     from safetensors.numpy import save
 
     arrays = {name: np.asarray(array, order="C") for name, array in _arrays(translator).items()}
-    # One entry, as in the .npz: of several the order would differ from file to file.
+    # One entry, as in the .npz: the order of several would vary from file to file.
     return save(arrays, metadata={"about": json.dumps(about)})
 
 
 def _arrays(translator: Translator) -> dict[str, NDArray[np.float32]]:
-    """What the lines of NumPy use: one linear map between two centers."""
+    """The arrays that the NumPy code uses: one linear map between two centers."""
     if len(translator.steps) != 1 or not isinstance(translator.steps[0].map, LinearMap):
         raise InputError(
             "only one linear map can be written as plain arrays; export to onnx, or use kedge.load_translator"
@@ -134,5 +134,5 @@ def translate(vectors):
 
 
 def export_lines(translator: Translator, about: About, suffix: str, file: str) -> str:
-    """Lines of Python that use an exported file of this name."""
+    """Python code that uses an exported file of this name."""
     return _LINES[suffix].format(file=json.dumps(file, ensure_ascii=False), dim_in=translator.dims[0], **about)

@@ -38,60 +38,65 @@ def add_parser(commands: Any) -> None:
   kedge migrate chroma:DB#french chroma:DB#all --run COMMON --from me5 --append       COMMON is from `kedge unite`
 
 The source is never changed, and a target that already exists is not replaced. Vectors of RUN's X are translated into
-its Y, with --back those of Y into X. By a run of many spaces they are translated --from one --to another, or without
---to into common coordinates: a store of these is searched with queries of any of the spaces.
-Exit code 3 means that the target does not hold what it should, and a line says how much is missing; rows that were
-added to the source meanwhile are brought over by --resume.
+its Y; with --back, those of Y into X. A run of many spaces translates them --from one space --to another; without --to,
+into common coordinates: a store of these can be searched with queries of any of the spaces.
+Exit code 3 means that the target does not hold what it should, and a line says how much is missing; --resume brings
+over rows that were added to the source in the meantime.
 
-With --engine rows go in parallel from any source into a folder of Parquet files (parquet:NEW), with the other columns
-of a source that is Parquet itself; rows are counted, but ids are not looked at, nor is what was written compared.""",
+With --engine, rows go in parallel from any source into a folder of Parquet files (parquet:NEW), with the other columns
+if the source is Parquet too; rows are counted and some compared, but ids are not checked for repeats.""",
     )
     parser.add_argument("source", metavar="SOURCE", type=space_name, help=f"store (see `kedge stores`), or {FORMATS}")
     add_target(parser, "target", "new store, of the same kind or another")
     parser.add_argument(
-        "--run", dest="run_folder", metavar="RUN", type=Path, required=True, help="from `kedge discover` or `unite`"
+        "--run",
+        dest="run_folder",
+        metavar="RUN",
+        type=Path,
+        required=True,
+        help="folder written by `kedge discover` or `unite`",
     )
     parser.add_argument("--back", action="store_true", help="the store holds vectors of Y: translate them into X")
     parser.add_argument(
-        "--from", dest="from_space", metavar="NAME", help="of a run by `kedge unite`: the space of the store's vectors"
+        "--from", dest="from_space", metavar="NAME", help="for a run by `kedge unite`: the space of the store's vectors"
     )
     parser.add_argument(
         "--to",
         dest="to_space",
         metavar="NAME",
-        help="of a run by `kedge unite`: the space to translate into (common coordinates)",
+        help="for a run by `kedge unite`: the space to translate into (common coordinates)",
     )
     parser.add_argument(
         "--append",
         action="store_true",
-        help="of a run by `kedge unite`: add the rows to those of other spaces, if the target holds such",
+        help="for a run by `kedge unite`: add the rows to those of other spaces that the target holds",
     )
     parser.add_argument(
-        "--id-prefix", metavar="TEXT", default="", help="let the ids in the target begin with TEXT, such as bge/"
+        "--id-prefix", metavar="TEXT", default="", help="put TEXT before each id in the target, such as bge/"
     )
     parser.add_argument(
         "--scale",
         choices=("unit", "raw"),
         default="raw",
-        help="length of the vectors: 1, or the mean length of the target space's own, for any metric (raw)",
+        help="length of the vectors: 1, or the mean length of the target space's own, which suits any metric (raw)",
     )
     add_engine(parser, always=False)
-    parser.add_argument("--resume", action="store_true", help="go on with a migration that was interrupted")
+    parser.add_argument("--resume", action="store_true", help="continue an interrupted migration")
     parser.add_argument("--dry-run", action="store_true", help="check everything and write nothing")
     parser.add_argument(
-        "--skip-bad", metavar="FILE", type=Path, help="omit rows that do not fit, and list them in FILE"
+        "--skip-bad", metavar="FILE", type=Path, help="leave out rows that do not fit, and list them in FILE"
     )
     parser.add_argument(
         "--on-duplicate",
         choices=("refuse", "first", "suffix"),
         default="refuse",
-        help="ids that repeat: refuse them, keep the first row of each, or call later ones ID-2, ID-3, ... (refuse)",
+        help="repeated ids: refuse them, keep the first row of each, or rename later ones to ID-2, ID-3, ... (refuse)",
     )
     parser.add_argument(
         "--mark",
         metavar="ENTRY",
-        help='entry to add to each payload, which says "translated", or of common coordinates the name of the space; '
-        'let it say "native" in rows that you add later',
+        help='entry to add to each payload: "translated", or for common coordinates the name of the space; '
+        'set it to "native" in rows that you add later',
     )
     parser.add_argument("--batch", metavar="N", type=positive, default=1000, help="rows translated at once (1000)")
     parser.add_argument(
@@ -100,11 +105,11 @@ of a source that is Parquet itself; rows are counted, but ids are not looked at,
     parser.add_argument(
         "--to-model", metavar="NAME", type=mask, help="model whose vectors they become (the name in RUN)"
     )
-    parser.add_argument("--ignore-verdict", action="store_true", help="go ahead although RUN is failed for searching")
+    parser.add_argument("--ignore-verdict", action="store_true", help="go ahead even if RUN failed for searching")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Check, translate, compare, and print what came of it."""
+    """Check, translate, compare, and print the result."""
     from kedge.cli import output_files
     from kedge.cli.change_model.routes import find_route
     from kedge.cli.output import note
@@ -165,7 +170,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _migrate_in_batches(arguments: argparse.Namespace) -> int:
-    """By an engine, into a folder of Parquet files."""
+    """Migrate by an engine, into a folder of Parquet files."""
     import json
     from dataclasses import asdict
 
@@ -217,12 +222,12 @@ def _require_ok(answer: Answer, *, ignore_verdict: bool) -> None:
         return
     if answer.verdict == "failed":
         advice = f"{answer.advice} Or go ahead with --ignore-verdict."
-        raise InputError(f"--run: for searching it is failed ({answer.reason}) {advice}")
+        raise InputError(f"--run: the verdict for searching is failed ({answer.reason}) {advice}")
     note(f"for searching the run is uncertain: {answer.reason} Rehearse it first: kedge rehearse")
 
 
 def _refuse_twice(about: Description, route: Route, source: str) -> None:
-    """Refuse to translate what was translated by this run before."""
+    """Refuse to translate what this run has translated before."""
     from kedge.cli.output import note
     from kedge.errors import InputError
     from kedge.spaces.stores import NOTE
@@ -230,16 +235,18 @@ def _refuse_twice(about: Description, route: Route, source: str) -> None:
 
     before = read_note(about.metadata.get(NOTE))
     if "common" in before:
-        raise InputError(f"{source}: holds common coordinates, which are no vectors of a model and lead nowhere else")
+        raise InputError(
+            f"{source}: holds common coordinates, which are not a model's vectors and cannot be translated"
+        )
     if before and before.get("map") == route.note.get("map"):
         raise InputError(f"{source}: its vectors were translated by this run before, into {before.get('model')}")
     if before:
-        note(f"{source}: its vectors are not a model's own, they were translated before")
+        note(f"{source}: its vectors are not a model's own: they were translated before")
 
 
 @contextmanager
 def _bad_rows(path: Path | None) -> Iterator[OnBad | None]:
-    """Where bad rows are listed: nowhere, or in a file, which appears if there are any."""
+    """Yield a callback for bad rows, or None without a file; the file appears if there are any."""
     from kedge.spaces.pairs import write_table
     from kedge.spaces.writing.atomic import atomic_path
 
@@ -269,7 +276,7 @@ def _print_plan(
     *,
     going_on: bool,
 ) -> int:
-    """What would be done, after one batch has been translated and thrown away."""
+    """Print what would be done, after translating a few rows and throwing them away."""
     from kedge.cli.output import print_json, print_line
 
     first = next(source.read(min(arguments.batch, 100)), None)

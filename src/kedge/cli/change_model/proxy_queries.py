@@ -1,4 +1,4 @@
-"""`kedge rehearse --proxy`: stand-ins for queries, made of the texts of the index; written, or encoded and used."""
+"""`kedge rehearse --proxy`: stand-ins for queries, made from the texts of the index; written, or encoded and used."""
 
 from __future__ import annotations
 
@@ -14,36 +14,39 @@ if TYPE_CHECKING:
 
 
 def add_proxy(parser: argparse.ArgumentParser) -> None:
-    """Which texts stand-ins are made of, and what becomes of them."""
-    group = parser.add_argument_group("stand-ins for queries, where there are none")
+    """Which texts stand-ins are made from, and what becomes of them."""
+    group = parser.add_argument_group("stand-ins for queries, if you have none")
     group.add_argument(
-        "--proxy", metavar="FILE", type=Path, help="texts of the index: .jsonl .csv .tsv .txt; a sentence of each asks"
+        "--proxy",
+        metavar="FILE",
+        type=Path,
+        help="texts of the index: .jsonl .csv .tsv .txt; a sentence of each is a query",
     )
     group.add_argument("--text-field", metavar="NAME", default="text", help="field or column of the texts (text)")
-    group.add_argument("--key-field", metavar="NAME", help="field or column of Y's keys (keys are row numbers)")
-    group.add_argument("--title-field", metavar="NAME", help="field or column of titles, to ask by instead")
+    group.add_argument("--key-field", metavar="NAME", help="field or column of Y's keys (row numbers)")
+    group.add_argument("--title-field", metavar="NAME", help="field or column of titles, to use as queries instead")
     group.add_argument(
-        "--proxy-model", metavar="NAME", help="encode them by X's model, as `kedge encode text` does, and rehearse"
+        "--proxy-model", metavar="NAME", help="X's model, to encode them as `kedge encode text` does, and rehearse"
     )
-    group.add_argument("--prefix", metavar="TEXT", help="put this before each, such as 'query: ' (nothing)")
+    group.add_argument("--prefix", metavar="TEXT", help="text to put before each, such as 'query: ' (none)")
     group.add_argument(
         "--proxy-out",
         metavar="NAME",
         type=Path,
-        help="write NAME.jsonl, to be encoded by your own means, and NAME.qrels.tsv; nothing is rehearsed then",
+        help="only write NAME.jsonl, for you to encode, and NAME.qrels.tsv; do not rehearse",
     )
     add_overwrite(group)
 
 
 def check_proxy(arguments: argparse.Namespace) -> None:
-    """Refuse at the start what makes no sense together."""
+    """Refuse at the start options that make no sense together."""
     from kedge.errors import InputError
 
     if arguments.proxy is None:
         for option in ("proxy_model", "proxy_out", "title_field", "key_field", "prefix"):
             if getattr(arguments, option) is not None:
                 raise InputError(
-                    f"--{option.replace('_', '-')} is for stand-ins; name their texts by --proxy, or omit it"
+                    f"--{option.replace('_', '-')} is for stand-ins; name their texts with --proxy, or omit it"
                 )
         return
     if arguments.queries or arguments.relevant:
@@ -66,7 +69,7 @@ def write_proxy_files(arguments: argparse.Namespace) -> int:
     )
     for path in (texts, relevant):
         if path.exists() and not arguments.overwrite:
-            raise InputError(f"{path}: already exists; choose another name, or replace it by --overwrite")
+            raise InputError(f"{path}: already exists; choose another name, or replace it with --overwrite")
     proxies = _read(arguments)
     write_proxies(proxies, texts, relevant)
     if arguments.json:
@@ -96,8 +99,8 @@ def encode_proxies(arguments: argparse.Namespace, y: Embeddings) -> tuple[Embedd
     kept = [(key, text) for key, text in zip(proxies.keys, proxies.texts, strict=True) if key in y.row_of]
     if not kept:
         raise InputError(
-            f"{arguments.proxy}: no key of its texts is one of Y ({y.source}), such as {y.keys[0]!r}; name the field "
-            "of the keys by --key-field"
+            f"{arguments.proxy}: none of its keys is a key of Y ({y.source}), such as {y.keys[0]!r}; name the field "
+            "of the keys with --key-field"
         )
     note(f"{arguments.proxy}: {len(kept)} stand-ins for queries, encoded by {arguments.proxy_model}")
     encoder = load_text_encoder(arguments.proxy_model, device=str(resolve_device(arguments.device)))

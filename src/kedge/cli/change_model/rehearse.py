@@ -37,7 +37,7 @@ def add_parser(commands: Any) -> None:
         "rehearse",
         run,
         "measure what searches lose if the model is changed",
-        "Measure what searches lose if X's model takes the place of Y's, which the index was made with.",
+        "Measure what searches lose if X's model replaces Y's, which the index was made with.",
         """  kedge rehearse RUN new.npy old.npy --known pairs.tsv
   kedge rehearse RUN new.npy old.npy --known keys --queries asked.npz --relevant qrels.tsv --old-queries asked-old.npz
   kedge rehearse RUN new.npy old.npy --proxy texts.jsonl --key-field id --proxy-model MODEL --prefix 'query: '
@@ -47,21 +47,21 @@ def add_parser(commands: Any) -> None:
 X is the new model's space, Y the old one's: the index. Known pairs are rows of both that are the same text; those that
 share a row with a seed are left out. Texts that were in neither file of the discovery are best. Both directions are
 tried:
-queries:         translated queries: new queries, translated, in the old index; compared with what the old model finds
-                 there
-index:           translated index: new queries in the known texts' old vectors, translated into the new space;
+queries:         translated queries: new queries, translated, search the old index; compared with what the old model
+                 finds there
+index:           translated index: new queries search the known texts' old vectors, translated into the new space;
                  compared with what they find among the same texts' new vectors
-With --queries and --relevant searches are measured by what they should find: by the old model alone (--old-queries),
-with translated queries, in the translated index, and by the new model alone for the texts that X has (--known). A file
-of judgements holds two columns (query, text), three (and a grade) or TREC's four; a header may name a column `kind`.
-Metrics of these:
+With --queries and --relevant, searches are measured by what they should find: by the old model alone (--old-queries),
+with translated queries, in the translated index, and by the new model alone on the texts that X has (--known). A file
+of judgements has two columns (query, text), three (with a grade) or TREC's four; a header may name a column `kind`.
+The metrics of these:
 recall-1, recall-10:  the share of the relevant texts that is found first, or among ten
 judged-ndcg:     the grades of the ten, those at the top counting for more, as a share of the best possible
-Metrics of texts in place of queries, with 90 % intervals, for all queries and for each kind of query, the worst first:
+The metrics of texts used as queries, with 90 % intervals, over all queries and for each kind of query, worst first:
 self-recall-1:   how often a query finds its own text first
-self-recall-10:  how often it does among ten
-overlap:         how many of the ten are what the search finds without the change; the own text counts among them
-ndcg:            the same, and what is missing at the top counts for more
+self-recall-10:  how often it finds its own text among ten
+overlap:         the share of the ten that the search also finds without the change, the query's own text included
+ndcg:            the same, but what is missing at the top counts for more
 With fewer than 10 known pairs there is only an estimate, from what the discovery held out.""",
     )
     add_run(parser)
@@ -72,27 +72,32 @@ With fewer than 10 known pairs there is only an estimate, from what the discover
         "--queries", metavar="FILE", type=Path, help=f"vectors of real queries, by X's model: {FORMATS}"
     )
     parser.add_argument(
-        "--relevant", metavar="FILE", type=Path, help="what the queries should find in Y: TREC qrels, or query and text"
+        "--relevant",
+        metavar="FILE",
+        type=Path,
+        help="what the queries should find in Y: TREC qrels, or columns of query and text",
     )
-    parser.add_argument("--old-queries", metavar="FILE", type=Path, help="the same queries by Y's model, same keys")
     parser.add_argument(
-        "--query-kinds", metavar="FILE", type=Path, help="keys of queries and their kinds, to have figures for each"
+        "--old-queries", metavar="FILE", type=Path, help="the same queries by Y's model, with the same keys"
+    )
+    parser.add_argument(
+        "--query-kinds", metavar="FILE", type=Path, help="keys of queries and their kinds, for figures by kind"
     )
     add_proxy(parser)
     parser.add_argument(
         "--fail-under",
         metavar="SHARE",
         type=probability,
-        help="exit with 3 where the metric is below this in one of the directions; its value counts, not its interval",
+        help="exit with 3 if the metric is below this in a direction; its value counts, not its interval",
     )
     parser.add_argument(
         "--metric",
         choices=_METRICS,
-        help="what --fail-under is about (self-recall-10, with --relevant or --proxy recall-10); of an estimate "
-        "self-recall-10, for which its MRR stands, or overlap",
+        help="metric for --fail-under (self-recall-10; with --relevant or --proxy: recall-10); an estimate has only "
+        "overlap and self-recall-10, for which it takes the MRR",
     )
     parser.add_argument(
-        "--direction", choices=("both", "queries", "index"), default="both", help="what --fail-under is about (both)"
+        "--direction", choices=("both", "queries", "index"), default="both", help="direction for --fail-under (both)"
     )
     add_strategies(parser)
     add_device(parser)
@@ -136,7 +141,7 @@ def run(arguments: argparse.Namespace) -> int:
     judged = rehearsal.lowest(_METRICS[arguments.metric], arguments.direction)
     passed = judged is not None and judged.value >= (arguments.fail_under or 0)
     if queries is not None and relevant is None and rehearsal.given_queries is None:
-        note(f"--queries: not used, an index for them takes at least {MIN_TEXTS} known texts")
+        note(f"--queries: not used; an index for them needs at least {MIN_TEXTS} known texts")
     if arguments.json:
         print_json(
             as_json(rehearsal, known) | {"strategies": compared, "judged": _judgement(judged, arguments, passed=passed)}
@@ -151,7 +156,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def as_json(rehearsal: Rehearsal, known: Gold | None) -> dict[str, Any]:
-    """The documented object."""
+    """The documented JSON object."""
     from kedge.tasks import DIRECTION_NAMES
 
     counts = {name: getattr(rehearsal, name) for name in ("pairs", "seeds", "found")}
@@ -163,7 +168,7 @@ def as_json(rehearsal: Rehearsal, known: Gold | None) -> dict[str, Any]:
 
 
 def print_rehearsal(rehearsal: Rehearsal, known: Gold | None) -> None:
-    """The same for people."""
+    """Print the same for people."""
     from kedge.cli.output import print_line, print_table
     from kedge.tasks import DIRECTION_NAMES, METRIC_NAMES
     from kedge.tasks.rehearsal import MIN_PAIRS
@@ -176,7 +181,7 @@ def print_rehearsal(rehearsal: Rehearsal, known: Gold | None) -> None:
             return
         print_line()
     if rehearsal.is_estimate:
-        print_line(f"Nothing was measured, which takes {MIN_PAIRS} pairs; this is an ", ("ESTIMATE", "bold"), ":")
+        print_line(f"Nothing was measured: that takes {MIN_PAIRS} pairs; this is an ", ("ESTIMATE", "bold"), ":")
         if rehearsal.held_out.meaningful:
             print_table(("held out", "MRR", METRIC_NAMES["overlap"]), rehearsal.held_out.table())
         print_line(rehearsal.held_out.caveat)
@@ -193,7 +198,7 @@ def print_rehearsal(rehearsal: Rehearsal, known: Gold | None) -> None:
 
 
 def _print_judged(judged: JudgedSearches) -> None:
-    """What real queries find, and for each kind of query the same."""
+    """Print what real queries find, in all and for each kind of query."""
     from kedge.cli.output import print_line, print_table
     from kedge.tasks.rehearsal import JUDGED_METRIC_NAMES, SEARCH_ROW_NAMES
 
@@ -223,7 +228,7 @@ def _check(arguments: argparse.Namespace) -> None:
 
 
 def _read_kinds(arguments: argparse.Namespace, queries: Embeddings | None) -> dict[str, str] | None:
-    """The kinds of queries by key, where a file names them."""
+    """The kinds of queries by key, if a file names them."""
     from kedge.spaces.labels import read_labels
 
     if arguments.query_kinds is None or queries is None:
@@ -232,7 +237,7 @@ def _read_kinds(arguments: argparse.Namespace, queries: Embeddings | None) -> di
 
 
 def _judgement(judged: LowestMetric | None, arguments: argparse.Namespace, *, passed: bool) -> dict[str, Any]:
-    """What was judged, for JSON; nothing passes or fails where nothing is asked for."""
+    """What was judged, for JSON; nothing passes or fails unless it is asked for."""
     return {
         "metric": judged.metric if judged else _METRICS[arguments.metric],
         "direction": judged.direction if judged else None,
@@ -243,7 +248,7 @@ def _judgement(judged: LowestMetric | None, arguments: argparse.Namespace, *, pa
 
 
 def _print_judgement(judged: LowestMetric | None, arguments: argparse.Namespace, *, passed: bool) -> None:
-    """Whether it passed; where it did not, as a warning."""
+    """Print whether it passed; a failure as a warning."""
     from kedge.cli.output import print_line, warn
     from kedge.tasks import DIRECTION_NAMES, METRIC_NAMES
     from kedge.tasks.rehearsal import JUDGED_METRIC_NAMES

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Route:
-    """How vectors of dims[0] numbers become such of dims[1], and what the target says of them.
+    """How vectors of dims[0] numbers become vectors of dims[1], and what the target says about them.
 
-    `metric` is what the target must be searched by, where not any will do; a mark says `mark_as` of the rows; a target
-    that exists `accepts` them if this is so of its note, and None if none does.
+    `metric` is what the target must be searched by, if not by any; `mark_as` is what a mark says about the rows;
+    `accepts` tells from an existing target's note whether it takes them; if None, no existing target does.
     """
 
     answer: Answer
@@ -43,7 +43,7 @@ class Route:
 
 
 def find_route(arguments: argparse.Namespace, source: Store, target: Store) -> Route:
-    """The route that the run and the options mean."""
+    """The route that the run and the options ask for."""
     from kedge.errors import InputError
     from kedge.many.common_space import CommonSpace
     from kedge.runs.description import holds_common_space
@@ -55,11 +55,11 @@ def find_route(arguments: argparse.Namespace, source: Store, target: Store) -> R
         return between_two(arguments, about)
     common = CommonSpace.load(arguments.run_folder)
     if arguments.back:
-        raise InputError("--back: a run of many spaces has no X and Y; name the spaces by --from and --to")
+        raise InputError("--back: a run of many spaces has no X and Y; name the spaces with --from and --to")
     if arguments.from_space is None:
         raise InputError(
-            f"--from: {arguments.run_folder} is a run of many spaces; name the one that {about} holds vectors of, of "
-            f"{', '.join(common.members_)}; add --to for another one's, or omit it for common coordinates"
+            f"--from: {arguments.run_folder} is a run of many spaces; name the space of {about}'s vectors, one of "
+            f"{', '.join(common.members_)}; add --to for the space to translate into, or omit it for common coordinates"
         )
     if arguments.to_space is None:
         return _into_common(arguments, common, target)
@@ -82,7 +82,7 @@ def between_two(arguments: argparse.Namespace, source: str) -> Route:
     first, second = (discovery.y_, discovery.x_) if arguments.back else (discovery.x_, discovery.y_)
     names = (inputs.get(here, {}).get("file", here.upper()), inputs.get(there, {}).get("file", there.upper()))
     note = _note(arguments, names, [state[name] for name in sorted(state)], source)
-    if arguments.mark:  # what translated rows are owed in an index that native ones are added to
+    if arguments.mark:  # what to add to scores of translated rows beside native ones
         note["score_offset"] = discovery.translator(back=arguments.back).score_offset
     return Route(
         discovery.health_.searching,
@@ -116,7 +116,7 @@ def _into_common(arguments: argparse.Namespace, common: CommonSpace, target: Sto
 
     metric: CommonMetric = "ip" if "ip" in target.metrics and not target.by_graph else "l2"
     name = arguments.from_space
-    project = partial(common.project, space=name, metric=metric)  # also says so where there is no such space
+    project = partial(common.project, space=name, metric=metric)  # raises if there is no such space
     dims = (common.require_member(name).dim, common.members_[name].coordinates(metric))
     fingerprints = {member.name: member.fingerprint for member in common.members_.values()}
     note = {"model": "common", "common": fingerprints, "metric": metric, "kedge": __version__}
@@ -132,7 +132,7 @@ def _into_common(arguments: argparse.Namespace, common: CommonSpace, target: Sto
 def _note(
     arguments: argparse.Namespace, names: tuple[str, str], state: list[NDArray[np.float32]], source: str
 ) -> dict[str, Any]:
-    """What the target says of its vectors, so that nobody mixes them with others."""
+    """What the target says about its vectors, so that nobody mixes them with others."""
     from kedge import __version__
 
     digest = hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in state))

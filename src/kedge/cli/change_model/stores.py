@@ -17,11 +17,11 @@ def add_parser(commands: Any) -> None:
         "list the vector stores that can be read and written",
         "List the vector stores that can be read and written, and how to address them.",
         """  kedge stores
-  kedge discover chroma:DIR#COLLECTION new.npz -o RUN      an address stands wherever a file does
+  kedge discover chroma:DIR#COLLECTION new.npz -o RUN      an address works wherever a file does
   kedge convert vectors.npz lancedb:DIR#TABLE
 
-Passwords and keys come from the address or the environment: PGPASSWORD, QDRANT_API_KEY, CHROMA_TOKEN. They are shown
-and written nowhere. In a password write @ as %40, # as %23, / as %2F and ? as %3F.""",
+Passwords and keys come from the address or the environment: PGPASSWORD, QDRANT_API_KEY, CHROMA_TOKEN. They are never
+shown or written. In a password write @ as %40, # as %23, / as %2F and ? as %3F.""",
     )
 
 

@@ -1,4 +1,4 @@
-"""What `kedge rehearse` says of the strategies: bridge, cascade and re-encode, with what each costs."""
+"""What `kedge rehearse` says about the strategies: bridge, cascade and re-encode, with what each costs."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def add_strategies(parser: argparse.ArgumentParser) -> None:
         "--cascade",
         metavar="N",
         type=positive,
-        help="compare strategies too, for --queries: the bridge finds N texts, 100 say, which X's model ranks",
+        help="also compare strategies for --queries; in the cascade X's model ranks N texts (say 100) from the bridge",
     )
     parser.add_argument(
-        "--seconds-per-text", metavar="S", type=duration, default=0.0, help="what X's model takes for one text (0)"
+        "--seconds-per-text", metavar="S", type=duration, default=0.0, help="how long X's model takes for one text (0)"
     )
     parser.add_argument(
-        "--max-seconds", metavar="S", type=duration, help="recommend no strategy that takes longer for a query"
+        "--max-seconds", metavar="S", type=duration, help="recommend no strategy that takes longer per query"
     )
 
 
@@ -38,7 +38,7 @@ def compare_for(
     known: Gold | None,
     queries: Embeddings | None,
 ) -> StrategyComparison | None:
-    """The comparison, where it is asked for."""
+    """The comparison, if it is asked for."""
     from kedge.errors import InputError
     from kedge.tasks.rehearsal.cascade import rehearse_strategies
 
@@ -61,7 +61,7 @@ def compare_for(
 
 
 def print_strategies(compared: StrategyComparison) -> None:
-    """The comparison for people."""
+    """Print the comparison for people."""
     from kedge.cli.output import print_line, print_table
 
     print_line()

@@ -25,17 +25,17 @@ def add_parser(commands: Any) -> None:
         "suggest",
         run,
         "name the texts worth encoding by both models",
-        "Name the rows whose counterparts would help most: the texts to encode by both models, given a budget.",
+        "Name the rows whose counterparts would help most: the texts to encode by both models, within a budget.",
         """  kedge suggest RUN new.npz old.npz -k 100                   texts of Y to encode by X's model
   kedge suggest RUN new.npz old.npz -k 100 --side x          texts of X to encode by Y's model
   kedge suggest RUN new.npz old.npz -k 100 -o again.tsv
 
-Encode them, add them to the space that lacks them, write the pairs under the seeds, and discover again.""",
+Encode them, add them to the space that lacks them, append the pairs to the seeds, and discover again.""",
     )
     add_run(parser)
     add_spaces(parser)
-    parser.add_argument("-k", metavar="K", type=positive, required=True, help="how many")
-    parser.add_argument("--side", choices=("x", "y"), default="y", help="whose rows (y)")
+    parser.add_argument("-k", metavar="K", type=positive, required=True, help="how many rows to name")
+    parser.add_argument("--side", choices=("x", "y"), default="y", help="the space to choose rows from (y)")
     parser.add_argument("-o", "--out", metavar="FILE", type=Path, help="write them as a table: .tsv")
     add_overwrite(parser)
     add_spreadsheet_safe(parser)

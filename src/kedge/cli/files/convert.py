@@ -18,19 +18,19 @@ def add_parser(commands: Any) -> None:
         commands,
         "convert",
         run,
-        "convert vectors to another format, or some of them",
+        "convert vectors, or some of them, to another format",
         "Convert a file of vectors to another format, or keep part of it.",
         """  kedge convert GoogleNews-vectors-negative300.bin words.safetensors --limit 200000
   kedge convert wiki.vec.gz some.npz --keys words.txt
   kedge convert cells.h5ad#X_pca cells.npz
   kedge convert chroma:DIR#COLLECTION vectors.npz
-  kedge convert vectors.npz short.npz --dims 256             of a model trained for that (Matryoshka)
+  kedge convert vectors.npz short.npz --dims 256             if the model was trained for it (Matryoshka)
   kedge convert ubinary.npy vectors.npz --packed             binary vectors, eight dimensions to a byte
 
 Only ids and vectors are kept; `kedge migrate` keeps the payload of a store too.""",
     )
     parser.add_argument(
-        "file", metavar="IN", type=space_name, help=f"file to read: {FORMATS}; or a store (`kedge stores`)"
+        "file", metavar="IN", type=space_name, help=f"file to read: {FORMATS}; or a store (see `kedge stores`)"
     )
     add_target(parser, "out", "file to write, whose suffix names the format; or a new store")
     parser.add_argument("--keys", metavar="FILE", type=Path, help="keep only these keys, one per line")
@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def shortened(space: Embeddings, dims: int | None) -> Embeddings:
-    """The space with its first dimensions only, if so many are asked for; says what that costs."""
+    """The space with only its first `dims` dimensions, and a note on what that costs; or as it is."""
     from kedge.cli.output import note
     from kedge.tasks import prefix_cost
 
@@ -68,5 +68,7 @@ def shortened(space: Embeddings, dims: int | None) -> Embeddings:
     short = space.first_dims(dims)
     if len(space) > 1:
         kept = prefix_cost(space, dims)
-        note(f"{space.source}: the first {dims} of {space.dim} dimensions keep {kept:.0%} of ten nearest neighbours")
+        note(
+            f"{space.source}: the first {dims} of {space.dim} dimensions keep {kept:.0%} of the ten nearest neighbours"
+        )
     return short

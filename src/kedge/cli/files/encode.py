@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kedge.spaces.encoders import Texts
     from kedge.spaces.encoders.shards import Setting
 
-# Texts are sorted by length within so many batches, which saves padding.
+# Texts are sorted by length within this many batches, which saves padding.
 _BATCHES_AT_ONCE = 8
 
 
@@ -28,7 +28,7 @@ def add_parser(commands: Any) -> None:
         commands,
         "encode",
         "write vectors of texts or images, by a model",
-        "Write vectors of images or texts, by a model. A run that was stopped goes on where it was.",
+        "Write vectors of images or texts, by a model. A run that was stopped continues where it was.",
         """  kedge encode images photos --model efficientnet-lite:0 -o photos.npz
   kedge encode text reviews.jsonl --model roberta-base --pooling cls -o reviews.npz
   kedge encode text --help     more about one kind, such as --json""",
@@ -50,12 +50,12 @@ def _add_images(kinds: Any) -> None:
   kedge encode images photos --model torchvision:resnet50 -o photos.npz --skip-bad
   kedge encode images photos --model facebook/dinov2-small -o photos.npz""",
     )
-    parser.add_argument("folder", metavar="FOLDER", type=Path, help="folder of images; those in subfolders count")
+    parser.add_argument("folder", metavar="FOLDER", type=Path, help="folder of images, subfolders included")
     parser.add_argument(
         "--model",
         metavar="NAME",
         required=True,
-        help="timm:NAME, torchvision:NAME, efficientnet-lite:0 (1, 2), or a transformers model: hub name or folder",
+        help="timm:NAME, torchvision:NAME, efficientnet-lite:0 (or 1, 2), or a transformers model: hub name or folder",
     )
     parser.add_argument("--skip-bad", action="store_true", help="leave out files that cannot be read, and count them")
     _add_common(parser)
@@ -74,12 +74,12 @@ def _add_text(kinds: Any) -> None:
   kedge encode text asked.txt --model intfloat/multilingual-e5-small --prefix 'query: ' -o asked.npz
   kedge encode text test.jsonl --model glove.vec --fit-on train.jsonl -o test.npz
 
---prefix (or --prompt) is put before every text as it stands, the space at its end included. Many models ask for one,
-and for queries another than for passages.""",
+--prefix (or --prompt) is put before every text as it is, including the space at its end. Many models need one, and a
+different one for queries than for passages.""",
     )
     parser.add_argument("file", metavar="FILE", type=Path, help="texts: .jsonl .csv .tsv .txt (each also .gz)")
     parser.add_argument("--field", metavar="NAME", default="text", help="field or column of the texts (text)")
-    parser.add_argument("--key-field", metavar="NAME", help="field or column of the keys (keys are row numbers)")
+    parser.add_argument("--key-field", metavar="NAME", help="field or column of the keys (row numbers)")
     parser.add_argument(
         "--model",
         metavar="NAME",
@@ -93,9 +93,9 @@ and for queries another than for passages.""",
         "--prefix",
         "--prompt",
         metavar="TEXT",
-        help="put this before every text, such as 'query: ' (nothing)",
+        help="text to put before every text, such as 'query: ' (none)",
     )
-    parser.add_argument("--max-length", metavar="N", type=positive, help="cut texts to N tokens (what the model takes)")
+    parser.add_argument("--max-length", metavar="N", type=positive, help="cut texts to N tokens (the model's limit)")
     parser.add_argument(
         "--fit-on", metavar="FILE", type=Path, help="for word vectors: texts to learn word weights from (FILE itself)"
     )
@@ -110,11 +110,11 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     add_device(parser)
     parser.add_argument("--batch-size", metavar="N", type=positive, default=32, help="encode N at once (32)")
     parser.add_argument("--limit", metavar="N", type=positive, help="encode only the first N")
-    parser.add_argument("--restart", action="store_true", help="do not go on with unfinished work, begin anew")
+    parser.add_argument("--restart", action="store_true", help="start over instead of continuing unfinished work")
 
 
 class _Job(NamedTuple):
-    """Something to encode: `encode` and what it needs, and how to speak of it."""
+    """Something to encode: how, what that depends on, and what to call it in messages."""
 
     what: str
     keys: Sequence[str]
@@ -241,7 +241,7 @@ def _neural(arguments: argparse.Namespace) -> Callable[[Sequence[str]], NDArray[
 
 
 def _settings(kind: str, model: str) -> dict[str, Setting]:
-    """What the vectors depend on; neither batch size nor device is: both may change when a run goes on."""
+    """What the vectors depend on; not batch size and device, which may change when a run continues."""
     from kedge import __version__
     from kedge.spaces.encoders import digest_of_model
 
@@ -285,7 +285,7 @@ def _run(arguments: argparse.Namespace, job: _Job) -> int:
             note(f"what is finished stays in {folder}; the same command goes on from there")
         raise
     missing = np.flatnonzero(~found)
-    if len(missing) and not job.skip:  # left out by an earlier run that was allowed to
+    if len(missing) and not job.skip:  # left out by an earlier run that had permission
         raise InputError(job.missing(int(missing[0])))
     if not len(vectors):
         raise InputError(f"none of the {len(found)} {job.what} gave a vector; {job.missing(0)}")
@@ -310,7 +310,7 @@ def _run(arguments: argparse.Namespace, job: _Job) -> int:
 
 @contextmanager
 def _enough_memory() -> Iterator[None]:
-    """Say what helps where memory, of the machine or of a GPU, is exhausted."""
+    """Say what helps if memory, of the machine or of a GPU, is exhausted."""
     from kedge.errors import InputError
 
     try:

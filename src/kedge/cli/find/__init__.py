@@ -1,1 +1,1 @@
-"""Commands that find pairs and a map: discover, the quick check before it, the demo, and the paper's experiments."""
+"""Commands that find pairs and a map: discover, unite, a quick check before them, the demo, the paper's experiments."""

@@ -18,7 +18,7 @@ _MAX_ROWS = 20_000
 _MIN_ROWS = 20
 _ENOUGH_ROWS_PER_DIMENSION = 10
 _ANCHORS = 10
-# How often all rows are compared with all, roughly, and from how many seconds on it is said how long that takes.
+# How often all rows are compared with all, roughly; and how many seconds that must take to be announced.
 _PASSES, _LONG = 30, 20
 _ADVICE = {
     "ok": (0, "no seeds are needed"),
@@ -89,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _note_time(x: Embeddings, y: Embeddings, device: str) -> None:
-    """Say how long it will take, where that is long."""
+    """Say how long it will take, if that is long."""
     from kedge.cli.output import note
     from kedge.cli.progress import about, estimate_seconds
 
@@ -130,13 +130,13 @@ def _cautions(x: Embeddings, y: Embeddings) -> list[str]:
     if not few:
         return []
     return [
-        f"caution: fewer than {_ENOUGH_ROWS_PER_DIMENSION} rows per dimension (in {' and '.join(few)}) is little, and "
-        "makes this less certain; more rows help"
+        f"caution: fewer than {_ENOUGH_ROWS_PER_DIMENSION} rows per dimension (in {' and '.join(few)}) make this "
+        "less certain; more rows help"
     ]
 
 
 def _print_answer(described: dict[str, Any], advice: list[str], limit: int) -> None:
-    """The same for people."""
+    """Print the same for people."""
     from kedge.cli.output import kedge_command, print_health, print_line
 
     for name in ("x", "y"):

@@ -33,9 +33,11 @@ def add_parser(commands: Any) -> None:
         """  kedge demo
   kedge demo -o DIR --random-state 3
 
-An earlier demo in the folder is replaced; a folder with anything else in it is left alone.""",
+An earlier demo in the folder is replaced; a folder that holds anything else is left alone.""",
     )
-    parser.add_argument("-o", "--out", metavar="DIR", type=Path, default=Path("kedge-demo"), help="folder (kedge-demo)")
+    parser.add_argument(
+        "-o", "--out", metavar="DIR", type=Path, default=Path("kedge-demo"), help="folder to write (kedge-demo)"
+    )
     add_random_state(parser)
     add_device(parser)
 
@@ -60,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     out: Path = arguments.out
     if out.is_file() or (out.is_dir() and not {path.name for path in out.iterdir()} <= {*_FILES, *_MADE}):
-        raise InputError(f"{out}: already exists and is no earlier demo; choose another name with --out")
+        raise InputError(f"{out}: already exists and is not an earlier demo; choose another name with --out")
     out.parent.mkdir(parents=True, exist_ok=True)  # now, not after the work
     x, y = load_demo_words()
     chance = np.random.default_rng(arguments.random_state)
@@ -92,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
             truth = GoldComparison(evaluation, Truth(x, y, gold, complete=True), _THE_PAPER)
             write_report(folder / "report.html", discovery, x, y, gold=truth, run=str(out / "run"))
             page = str(out / "report.html")
-        except MissingExtraError as error:  # the rest of the demo does without
+        except MissingExtraError as error:  # the rest of the demo works without it
             page = f"not made, {error}"
 
     if arguments.json:

@@ -31,11 +31,11 @@ from kedge.cli.true_pairs import describe_skipped
 if TYPE_CHECKING:
     from kedge.spaces import Embeddings
 
-# What a row's fingerprint takes while it is made.
+# Memory that a row's fingerprint takes while it is computed.
 _FINGERPRINT_BYTES = 16_384
-# Rows from which on a part of them will do.
+# From this many rows on, a sample of them is enough.
 _MANY = 200_000
-# Shared coordinates that a row has besides those it is multiplied in.
+# Shared coordinates that a row has beyond the dimensions of Y.
 _SHARED_BESIDES = 12
 
 
@@ -49,19 +49,19 @@ def add_parser(commands: Any) -> None:
         "Find pairs, anchors and a map between two spaces, from a few known pairs or none.",
         """  kedge discover en.vec fr.vec --seeds seeds.tsv -o RUN
   kedge discover x.vec y.vec -o RUN                                         no seeds at all
-  kedge discover x.npy y.npy --seeds s.tsv -o RUN --resume                  go on after a stop
-  kedge discover queries.npy index.npy --seeds s.tsv --disjoint -o RUN      nothing else in common
+  kedge discover x.npy y.npy --seeds s.tsv -o RUN --resume                  continue after a stop
+  kedge discover queries.npy index.npy --seeds s.tsv --disjoint -o RUN      no other items in common
   kedge discover new.npy old.npy --seeds s.tsv --queries asked.npy -o RUN   queries get a translation of their own
   kedge discover old.npy new.safetensors --seeds seeds.csv --seed-format rows --anchors 500 -o RUN
   kedge discover new.npy old.npy --seeds s.tsv --dims-x 256 -o RUN          of a Matryoshka model
-  kedge discover x.npz y.npz --seeds s.tsv --method paper --init random --no-center -o RUN      as printed
+  kedge discover x.npz y.npz --seeds s.tsv --method paper --init random --no-center -o RUN      as in the paper
 
 The seeds are two columns of keys (X, then Y): .tsv, .csv, or separated by white space.
-RUN gets anchors.tsv, pairs.tsv, seeds.tsv (which says which seeds look wrong), unmatched.tsv (the rows in no pair),
+RUN will hold anchors.tsv, pairs.tsv, seeds.tsv (with those that look wrong), unmatched.tsv (rows without a pair),
 run.json, and the vectors and the map as .safetensors.
-What a discovery has reached is kept in RUN.checkpoint until RUN is written; --overwrite replaces that too.
+Until RUN is written, the progress made is kept in RUN.checkpoint; --overwrite replaces that too.
 There are two verdicts (ok, uncertain or failed): for searching with translated vectors, and for the pairs. Exit code 3:
-RUN is written, but the one that --require names is not ok.""",
+RUN is written, but the verdict that --require names is not ok.""",
     )
     parser.usage = "kedge discover X Y [--seeds FILE] -o RUN [options]"
     add_spaces(parser)
@@ -71,9 +71,7 @@ RUN is written, but the one that --require names is not ok.""",
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
     """The options that people use."""
-    parser.add_argument(
-        "--seeds", metavar="FILE", type=Path, help="the known pairs; without it kedge tries to do without"
-    )
+    parser.add_argument("--seeds", metavar="FILE", type=Path, help="the known pairs; omit it to try without any")
     parser.add_argument("-o", "--out", metavar="RUN", type=Path, required=True, help="folder to write")
     parser.add_argument(
         "--anchors",
@@ -85,14 +83,14 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--disjoint",
         action="store_true",
-        help="the files have no item in common but the seeds: find the map without pairs, and list none",
+        help="the files share no items but the seeds: find the map without pairs, and list none",
     )
     parser.add_argument(
         "--queries",
         metavar="FILE",
         type=space_name,
-        help="vectors of queries by X's model, at least 20, same formats as X; where it helps they get a translation "
-        "of their own, used by `--kind query` of other commands",
+        help="vectors of at least 20 queries by X's model, in the same formats; if it helps, queries get a "
+        "translation of their own, which other commands use with `--kind query`",
     )
     add_page(parser, "--report", default=None)
     add_limit(parser)
@@ -101,7 +99,7 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--resume",
         action="store_true",
-        help="go on with a discovery of the same files that was stopped, if there is one",
+        help="continue a stopped discovery of the same files, if there is one",
     )
     add_overwrite(parser)
 
@@ -110,7 +108,7 @@ def _add_advanced(group: argparse._ArgumentGroup) -> None:
     """The rest, which is rarely needed."""
     group.add_argument("--seed-format", choices=PAIR_FORMATS, default="keys", help="what the seed file holds (keys)")
     group.add_argument(
-        "--strict", action="store_true", help="refuse lines of unknown keys in the seed file (they are skipped)"
+        "--strict", action="store_true", help="refuse a seed file with unknown keys, instead of skipping those lines"
     )
     group.add_argument(
         "--anchor-keys",
@@ -126,8 +124,8 @@ def _add_advanced(group: argparse._ArgumentGroup) -> None:
             f"--dims-{name.lower()}",
             metavar="K",
             type=positive,
-            help=f"use the first K dimensions of {name} only (its model is trained for that: Matryoshka), and say what "
-            "that costs searches; translators then take vectors of K dimensions and of all",
+            help=f"use only the first K dimensions of {name}, if its model was trained for that (Matryoshka), and say "
+            "what that costs searches; translators then take vectors of K dimensions or of all",
         )
     group.add_argument("--no-center", action="store_true", help="do not subtract the mean")
     group.add_argument(
@@ -135,38 +133,41 @@ def _add_advanced(group: argparse._ArgumentGroup) -> None:
         metavar="A",
         type=whitening,
         default="auto",
-        help="divide each axis of the spaces by its deviation to this power, 0 to 1, where a few drown the others; "
-        "auto takes 0, and tries 0.5 where that is not healthy enough (auto)",
+        help="divide each principal axis by its standard deviation to this power, 0 to 1, so that a few axes do not "
+        "drown out the others; auto takes 0, and tries 0.5 if the result is poor (auto)",
     )
     group.add_argument(
-        "--method", choices=("alternate", "paper"), default="alternate", help="ours, or the paper's optimiser"
+        "--method",
+        choices=("alternate", "paper"),
+        default="alternate",
+        help="kedge's own, or the paper's optimiser (alternate)",
     )
     group.add_argument(
-        "--init", choices=("seeds", "random"), default="seeds", help="start of the paper's optimiser (seeds)"
+        "--init", choices=("seeds", "random"), default="seeds", help="where the paper's optimiser starts (seeds)"
     )
     group.add_argument(
         "--exact",
         action="store_true",
-        help="compare all rows with all, also where candidates would be quicker (more than some 15,000 rows on a CPU)",
+        help="compare all rows with all, even if candidates would be quicker (above some 15,000 rows on a CPU)",
     )
     group.add_argument(
         "--precision",
         choices=("tf32", "bf16", "float32"),
         default="tf32",
-        help="what matching multiplies in on a GPU (tf32); a CPU always uses float32",
+        help="number format for matching on a GPU (tf32); a CPU always uses float32",
     )
     group.add_argument(
         "--memory",
         metavar="SIZE",
         type=byte_count,
         default="256M",
-        help="memory for temporaries, e.g. 500M or 2G (256M)",
+        help="memory for temporary arrays, e.g. 500M or 2G (256M)",
     )
     group.add_argument(
         "--require",
         choices=("searching", "pairs"),
         default="searching",
-        help="what it must be ok for, for exit code 0 (searching)",
+        help="what the run must be ok for to exit with 0 (searching)",
     )
     group.add_argument("--ignore-verdict", action="store_true", help="exit with 0 whatever the verdicts are")
 
@@ -182,7 +183,7 @@ def run(arguments: argparse.Namespace) -> int:
         if was_interrupted(error) and _checkpoint(arguments).is_dir():
             from kedge.cli.output import note
 
-            note(f"what was reached is kept in {_checkpoint(arguments)}; the same command with --resume goes on")
+            note(f"what was reached is kept in {_checkpoint(arguments)}; the same command with --resume continues")
         raise
 
 
@@ -280,7 +281,7 @@ def _read(arguments: argparse.Namespace) -> _Given:
     if max(len(x), len(y)) > _MANY:
         note(
             f"{max(len(x), len(y)):,} rows take long; a discovery on some that both spaces have (--limit N) is enough "
-            "to learn the map, and `kedge match` then goes over all rows"
+            "to learn the map, and `kedge match` then matches all rows"
         )
     seeds, skipped, by = (), 0, PAIR_FORMATS[arguments.seed_format]
     if arguments.seeds and arguments.strict:
@@ -293,14 +294,14 @@ def _read(arguments: argparse.Namespace) -> _Given:
 
 
 def _check_outputs(arguments: argparse.Namespace) -> None:
-    """Refuse at the start what could not be written at the end, or would cost something."""
+    """Refuse at the start what could not be written at the end, or would destroy something."""
     from kedge.cli.output_files import require_free
     from kedge.errors import InputError
     from kedge.runs.folder import check_target
 
     if arguments.anchors and arguments.anchor_keys:
-        raise InputError("--anchors: --anchor-keys names the anchors, as many as there are; omit one of the two")
-    check_target(arguments.out, overwrite=True)  # whether it could be; whether it may be, is the next question
+        raise InputError("--anchors: --anchor-keys names the anchors already; omit one of the two")
+    check_target(arguments.out, overwrite=True)  # could it be replaced? whether it may be is asked next
     require_free(arguments)
     if arguments.report:
         from kedge.report import require_page_target
@@ -317,7 +318,7 @@ def _checkpoint(arguments: argparse.Namespace) -> Path:
 
 
 def _check_checkpoint(arguments: argparse.Namespace) -> None:
-    """Refuse to lose an unfinished run, or to go on where that cannot be."""
+    """Refuse to lose an unfinished run, or to continue one that cannot be."""
     from kedge.cli.output import note
     from kedge.errors import InputError
 
@@ -325,10 +326,10 @@ def _check_checkpoint(arguments: argparse.Namespace) -> None:
     if arguments.resume and arguments.method == "paper":
         raise InputError("--resume: the paper's optimiser keeps no state to go on from; omit it")
     if arguments.resume:
-        note(f"going on from {folder}" if folder.is_dir() else f"nothing to go on from in {folder}; starting")
+        note(f"going on from {folder}" if folder.is_dir() else f"no unfinished discovery in {folder}; starting")
     elif folder.is_dir() and not arguments.overwrite:
         raise InputError(
-            f"{folder}: an unfinished discovery is kept there; go on with it by --resume, or start over by --overwrite"
+            f"{folder}: holds an unfinished discovery; continue it with --resume, or start over with --overwrite"
         )
 
 

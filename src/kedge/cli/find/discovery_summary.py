@@ -1,4 +1,4 @@
-"""What a discovery came to, for people or as JSON."""
+"""The result of a discovery, for people or as JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PAIRS_SHOWN, _SEEDS_SHOWN = 5, 10
 
 
 def required_answer(discovery: AnchorDiscovery, arguments: argparse.Namespace) -> Answer:
-    """The answer for the use that was asked for."""
+    """The answer for the use that `--require` names."""
     return discovery.health_.answers[arguments.require]
 
 
@@ -53,7 +53,7 @@ def print_discovery(
         _print_summary(discovery, arguments, x, y)
     required = required_answer(discovery, arguments)
     if required.verdict != "ok":
-        warn(f"for {arguments.require} it is {required.verdict}: do not rely on it. {required.advice}")
+        warn(f"the verdict for {arguments.require} is {required.verdict}: do not rely on it. {required.advice}")
 
 
 def _print_summary(discovery: AnchorDiscovery, arguments: argparse.Namespace, x: Embeddings, y: Embeddings) -> None:
@@ -87,15 +87,15 @@ def _print_summary(discovery: AnchorDiscovery, arguments: argparse.Namespace, x:
     print_line(f"next: {kedge_command()} search {files} KEY")
     if same := _same_ids(x, y):
         print_line(
-            f"{same} ids are in both, with as many dimensions: whether one model made both is not what a discovery "
-            f"answers; next: {kedge_command()} drift {arguments.x} {arguments.y}"
+            f"{same} ids are in both, with equal dimensions: a discovery does not say whether one model made both; "
+            f"next: {kedge_command()} drift {arguments.x} {arguments.y}"
         )
 
 
 def _same_ids(x: Embeddings, y: Embeddings) -> int:
     """How many ids both spaces have, if that suggests one index at two times: most of them, and as many dimensions.
 
-    Row numbers are no ids.
+    Row numbers are not ids.
     """
     if x.dim != y.dim or all(key == str(row) for row, key in enumerate(x.keys)):
         return 0
@@ -106,7 +106,7 @@ def _same_ids(x: Embeddings, y: Embeddings) -> int:
 def _describe_map(discovery: AnchorDiscovery) -> str:
     """Which map `kedge translate` uses."""
     kind, mrr = (discovery.map_scores_["map"][name] for name in ("kind", "mrr"))
-    return f"map: {kind}" + ("; too few pairs are certain to hold some out and try it on them" if mrr is None else "")
+    return f"map: {kind}" + ("; too few pairs are certain to hold some out to try it on" if mrr is None else "")
 
 
 def _describe_queries(queries: QueryTranslation) -> str:
@@ -115,7 +115,7 @@ def _describe_queries(queries: QueryTranslation) -> str:
         return f"queries: {queries.kind}; too few pairs to try another translation on"
     agreement = f"of what X's own model finds for a query, its translation finds {100 * queries.agreement:.0f} %"
     if queries.kind == ONE_MAP:
-        return f"queries: {ONE_MAP}, none of their own is clearly better; {agreement}"
+        return f"queries: {ONE_MAP}, no translation of their own is clearly better; {agreement}"
     return (
         f"queries: {queries.kind}; {agreement} ({100 * queries.agreement_of_one_map:.0f} % with {ONE_MAP}); "
         "use it with --kind query"
@@ -140,7 +140,7 @@ def _expected_precision(discovery: AnchorDiscovery) -> float | None:
 
 
 class _DoubtfulSeed(NamedTuple):
-    """A seed that is not what was found: its keys, what was found for the first, and what the run thinks of it."""
+    """A seed that differs from what was found: its keys, what was found for the first, and the run's opinion of it."""
 
     x: str
     y: str
@@ -172,7 +172,7 @@ def _count_opinions(discovery: AnchorDiscovery) -> dict[str, int]:
 
 
 def _print_seeds(discovery: AnchorDiscovery) -> None:
-    """What the run thinks of the seeds, for people, and of which it thinks otherwise."""
+    """Print the run's opinion of the seeds, and list those that differ from what it found."""
     if not len(discovery.seeds_):
         return
     set_aside = int(discovery.seed_is_suspect_.sum())

@@ -22,9 +22,9 @@ _Read = TypeVar("_Read")
 
 
 def read_described(path: Path | Address, read: Callable[[], _Read]) -> tuple[_Read, dict[str, Any]]:
-    """What `read` makes of a file, and what a run says about that file: of the one that was read, whatever comes later.
+    """The result of `read`, and what a run says about the file: as it was when read, whatever happens to it later.
 
-    Raises `InputError` where the file changes before both are done.
+    Raises `InputError` if the file changes before both are done.
     """
     from kedge.spaces import Embeddings
 
@@ -36,15 +36,17 @@ def read_described(path: Path | Address, read: Callable[[], _Read]) -> tuple[_Re
     except FileNotFoundError:
         same = False
     if not same:
-        raise InputError(f"{path}: was changed, replaced or deleted while it was read; run this again when it is whole")
+        raise InputError(
+            f"{path}: was changed, replaced or deleted while it was read; run this again when it is complete"
+        )
     return content, described
 
 
 def describe_input(path: Path | Address, space: Embeddings | None = None) -> dict[str, Any]:
     """Name and SHA-256 of a file (and of the keys beside it), and the size of the space read from it.
 
-    Of a store or a dataset it is the SHA-256 of the keys and vectors that were read; a store's address is named without
-    secrets.
+    For a store or a dataset it is the SHA-256 of the keys and vectors that were read. A store's address is given
+    without secrets.
     """
     file, named = (None, str(path)) if isinstance(path, Address) else (split_name(path)[0], path.name)
     if file is None or is_dataset(file):
@@ -62,7 +64,7 @@ def describe_input(path: Path | Address, space: Embeddings | None = None) -> dic
 
 
 def describe_machine(device: str) -> dict[str, str]:
-    """What computed, and by which versions."""
+    """The device, and the versions of the libraries."""
     import numpy as np
     import torch
 
@@ -80,7 +82,7 @@ def describe_machine(device: str) -> dict[str, str]:
 
 
 def _versions(path: Path | Address) -> dict[Path, tuple[int, ...]]:
-    """What changes when a file does, or another takes its place; nothing is known of the files of a store."""
+    """What changes when a file changes, or is replaced by another; empty for a store, whose files are unknown."""
     files = [] if isinstance(path, Address) else [file for file in files_read(path) if file.is_file()]
     states = {file: file.stat() for file in files}
     return {

@@ -25,9 +25,9 @@ def add_parser(commands: Any) -> None:
         commands,
         "reproduce",
         "run one of the paper's experiments",
-        "Run one of the paper's experiments and print our figures beside the published ones. "
-        "A run that was stopped goes on where it was; tables and figures of an earlier one in --out are replaced. "
-        "Works from a checkout of the source, which has the experiments in benchmarks/paper.",
+        "Run one of the paper's experiments and print our figures beside the published ones.\n"
+        "A run that was stopped continues where it was; tables and figures of an earlier one in --out are replaced.\n"
+        "Needs a checkout of the source, which has the experiments in benchmarks/paper.",
         """  kedge reproduce words --data DIR
   kedge reproduce words --x wiki-news-300d-1M.vec --y GoogleNews-vectors-negative300.bin
   kedge reproduce reviews --help     more about one experiment, such as --json""",
@@ -44,14 +44,14 @@ def _add_words(experiments: Any) -> None:
         "words",
         run_words,
         "two tables of word vectors",
-        "Two tables of word vectors: which word is which, from 15 known pairs.",
+        "Match the words of two tables of word vectors, from 15 known pairs.",
         """  kedge reproduce words --data DIR
   kedge reproduce words --data DIR --pairs easy --random-states 0 --limit 4000                  a quick look
   kedge reproduce words --x wiki-news-300d-1M.vec --y GoogleNews-vectors-negative300.bin        the paper's own pair""",
     )
     parser.add_argument("--pairs", nargs="+", choices=_WORD_PAIRS, default=list(_WORD_PAIRS), help="which pairs (both)")
     parser.add_argument("--x", metavar="FILE", type=Path, help="word vectors sorted by frequency, instead of --data")
-    parser.add_argument("--y", metavar="FILE", type=Path, help="the other table; the paper's choice of words is taken")
+    parser.add_argument("--y", metavar="FILE", type=Path, help="the other table; words are chosen as in the paper")
     _add_common(parser)
 
 
@@ -61,7 +61,7 @@ def _add_images(experiments: Any) -> None:
         "images",
         run_images,
         "features of images by two networks",
-        "Features of the same images by two networks: which is which, from 15 known pairs.",
+        "Match features of the same images by two networks, from 15 known pairs.",
         """  kedge reproduce images --data DIR
   kedge reproduce images --data DIR --pairs vit --random-states 0 1""",
     )
@@ -88,10 +88,15 @@ encoders:      stars of English reviews by two encoders, MiniLM (X) and word mea
     )
     parser.add_argument("--tasks", nargs="+", choices=_TASKS, default=list(_TASKS), help="which tasks (all)")
     parser.add_argument(
-        "--encoder-x", metavar="NAME", help="model or file of word vectors instead of the task's own encoder of X"
+        "--encoder-x", metavar="NAME", help="model, or file of word vectors, to use instead of the task's encoder of X"
     )
     parser.add_argument("--encoder-y", metavar="NAME", help="the same for Y")
-    parser.add_argument("--head", choices=("mlp", "logistic"), default="mlp", help="classifier: the paper's MLP (mlp)")
+    parser.add_argument(
+        "--head",
+        choices=("mlp", "logistic"),
+        default="mlp",
+        help="classifier: the paper's MLP, or logistic regression (mlp)",
+    )
     _add_common(parser)
 
 
@@ -103,7 +108,12 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
         help="folder with words/, images/, reviews/, descriptions/ (default: $KEDGE_DATA)",
     )
     parser.add_argument(
-        "--random-states", metavar="N", nargs="+", type=seed_number, default=[0, 1, 2, 3, 4], help="which (0 1 2 3 4)"
+        "--random-states",
+        metavar="N",
+        nargs="+",
+        type=seed_number,
+        default=[0, 1, 2, 3, 4],
+        help="which ones (0 1 2 3 4)",
     )
     parser.add_argument(
         "-o",
@@ -111,13 +121,13 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         type=Path,
         default=Path("kedge-reproduce"),
-        help="folder (kedge-reproduce)",
+        help="folder to write (kedge-reproduce)",
     )
     parser.add_argument("--limit", type=positive, metavar="N", help="only the first N rows or texts, for a quick look")
     parser.add_argument(
         "--paper-optimiser",
         action=argparse.BooleanOptionalAction,
-        help="run the paper's optimiser too (default: where there is a GPU; on a CPU it takes hours)",
+        help="run the paper's optimiser too (default: only on a GPU; on a CPU it takes hours)",
     )
     parser.add_argument("--no-figures", action="store_true", help="tables only, no matplotlib needed")
     add_device(parser)

@@ -1,4 +1,4 @@
-"""How many rows per side it takes where two files share little: what was measured, for the dimensions at hand."""
+"""How many rows per side are needed if two files share little, as measured, for given dimensions."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 SEEDS = 15
 ENOUGH = 0.6
-"""Of what all pairs reach: what every run reached from as many rows on as are called enough."""
+"""The share of what all pairs reach that counts as enough."""
 
 
 class Run(NamedTuple):
     """Two spaces that share a part of their items, and `SEEDS` pairs besides.
 
     `dimensions` are those of the space that has fewer; `reached` is the share of new items whose counterpart the map
-    brings first, in parts of what a rotation fitted to all pairs brings there.
+    ranks first, relative to that of a rotation fitted to all pairs.
     """
 
     pair: str
@@ -42,7 +42,7 @@ RUNS = (
 
 
 def rows_needed(share: float, dimensions: int) -> int:
-    """From how many rows per side on every run that shares so much reached enough, as many per dimension, in hundreds.
+    """The rows per side from which every run with this share reached enough, scaled by dimensions, in hundreds.
 
     `dimensions` are those of the space that has fewer.
     """
@@ -52,9 +52,9 @@ def rows_needed(share: float, dimensions: int) -> int:
 
 
 def advice_on_rows(rows: int, dimensions: int) -> str:
-    """What so many rows per side can do where little is shared, in one sentence."""
+    """What this many rows per side can do if little is shared, in one sentence."""
     nothing, half = (rows_needed(share, dimensions) for share in (0.0, 0.5))
     return (
-        f"where this was measured, {SEEDS} seeds were enough from {nothing:,} rows per side on if nothing else was in "
-        f"both, from {half:,} on if half of the items were; you gave {rows:,}"
+        f"in our measurements, {SEEDS} seeds were enough from {nothing:,} rows per side if the files shared nothing "
+        f"else, and from {half:,} if they shared half of their items; you gave {rows:,}"
     )

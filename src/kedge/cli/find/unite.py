@@ -51,36 +51,36 @@ def add_parser(commands: Any) -> None:
   kedge unite bge --remove RUN -o RUN3                             bge leaves; the others stay where they are
   kedge translate RUN queries.npy --from minilm --to bge -o queries-in-bge.npy
 
-A space is called by its file's name without the suffix, or as NAME=FILE says.
-The seeds are a table (.tsv, .csv) whose first line names spaces, one column each; a field is empty where a key is not
-known. RUN gets groups.tsv (for every item its keys, and how probable it is that they are one item), unmatched.tsv,
+A space is named after its file, without the suffix, or by NAME=FILE.
+The seeds are a table (.tsv, .csv) with a column for each space, which the first line names; unknown keys are left
+empty. RUN will hold groups.tsv (the keys of every item, and the probability that they are one item), unmatched.tsv,
 run.json and the maps as .safetensors. A space that does not belong is named, and left out.
 Exit code 3: RUN is written, but the map is not ok, or a space was left out.""",
     )
     parser.usage = "kedge unite A B C ... [--seeds FILE] -o RUN [options]"
     parser.add_argument(
-        "spaces", metavar="SPACE", type=named_space, nargs="+", help=f"{FORMATS}; or a store (`kedge stores`)"
+        "spaces", metavar="SPACE", type=named_space, nargs="+", help=f"{FORMATS}; or a store (see `kedge stores`)"
     )
-    parser.add_argument("--seeds", metavar="FILE", type=Path, help="what is known, one column per space")
+    parser.add_argument("--seeds", metavar="FILE", type=Path, help="items that are known, one column per space")
     parser.add_argument("-o", "--out", metavar="RUN", type=Path, required=True, help="folder to write")
     parser.add_argument(
         "--add",
         metavar="OLD",
         type=Path,
-        help="let spaces join that the run OLD does not have; give one of its own or more with them",
+        help="add spaces to the run OLD; give at least one of its own spaces with them",
     )
     parser.add_argument(
-        "--remove", metavar="OLD", type=Path, help="let members of the run OLD leave: give their names for SPACE"
+        "--remove", metavar="OLD", type=Path, help="remove members from the run OLD: give their names as SPACE"
     )
     parser.add_argument(
         "--min-confidence",
         metavar="P",
         type=probability,
         default=0.5,
-        help="rows become one group if they are at least so probably one item (0.5)",
+        help="group rows that are one item with at least this probability (0.5)",
     )
     parser.add_argument(
-        "--disjoint", action="store_true", help="the spaces have no item in common but the seeds: look for no groups"
+        "--disjoint", action="store_true", help="the spaces share no items but the seeds: look for no groups"
     )
     parser.add_argument("--ignore-verdict", action="store_true", help="exit with 0 whatever the verdicts are")
     add_limit(parser)
@@ -113,13 +113,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _remove(arguments: argparse.Namespace) -> int:
-    """Let members leave."""
+    """Remove members."""
     from kedge.errors import InputError
     from kedge.many.common_space import CommonSpace
 
     for option in ("add", "seeds", "limit", "disjoint"):
         if getattr(arguments, option):
-            raise InputError(f"--{option}: members leave without it; omit it, or omit --remove")
+            raise InputError(f"--{option}: cannot be used with --remove; omit one of the two")
     began = time.perf_counter()
     common = CommonSpace.load(arguments.remove)
     for name, _ in arguments.spaces:
@@ -146,7 +146,7 @@ def _run(arguments: argparse.Namespace) -> int:
             raise InputError(f"{place}: a space is called {name!r} already; give this one as NAME={place}")
         spaces[name], described[name] = read_described(place, partial(read_embeddings, place, limit=arguments.limit))
     if len(spaces) < 2:
-        raise InputError(f"{arguments.spaces[0].place}: one space is alone; give at least two")
+        raise InputError(f"{arguments.spaces[0].place}: this is only one space; give at least two")
     seeds = None
     if arguments.seeds:
         seeds, described["seeds"] = read_described(arguments.seeds, lambda: read_seed_tuples(arguments.seeds, spaces))
@@ -185,7 +185,7 @@ def _note_pair(first: str, second: str, verdict: str) -> None:
 
 
 def _print(common: CommonSpace, arguments: argparse.Namespace, seconds: float) -> None:
-    """What came of it, for people or as JSON."""
+    """The result, for people or as JSON."""
     from kedge.cli.output import print_json, print_line, print_table, warn
 
     health = common.health_

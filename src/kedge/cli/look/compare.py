@@ -29,10 +29,10 @@ def add_parser(commands: Any) -> None:
   kedge compare RUN1 RUN2 --gold dictionary.tsv --json
 
 expected precision:  the mean confidence of a run's pairs
-agreement:           of the pairs with a row that is in a pair of another run too, the share that run has as well
-A run is trusted if its own verdicts are ok, and it agrees with half of the others of which that is so; with --gold,
-the gold pairs decide.
-Where no run can be trusted the exit code is 3.
+agreement:           of the pairs with a row that is also in a pair of another run, the share which that run has too
+A run is trusted if its own verdicts are ok and it agrees with at least half of the other runs of which that is true;
+with --gold, the gold pairs decide.
+If no run can be trusted, the exit code is 3.
 Runs by `kedge unite` are compared with each other by their groups.""",
     )
     parser.add_argument(
@@ -40,7 +40,7 @@ Runs by `kedge unite` are compared with each other by their groups.""",
         metavar="RUN",
         type=Path,
         nargs="+",
-        help="folders written by `kedge discover`, two or more; or by `kedge unite`",
+        help="two or more folders written by `kedge discover`, or by `kedge unite`",
     )
     add_gold(parser, required=False)
     parser.add_argument("--examples", metavar="N", type=positive, default=10, help="list N disagreements (10)")
@@ -94,7 +94,7 @@ def _compare_common(arguments: argparse.Namespace, folders: list[Path]) -> int:
     from kedge.tasks import COMMON_COLUMNS, compare_common_runs
 
     if arguments.gold:
-        raise InputError("--gold: of runs of many spaces `kedge evaluate` takes it, one run at a time; omit it")
+        raise InputError("--gold: for runs of many spaces only `kedge evaluate` takes it, one run at a time; omit it")
     if arguments.out:
         raise InputError("-o: runs of many spaces are compared without a page; omit it, or use --json")
     compared = compare_common_runs({str(folder): CommonSpace.load(folder) for folder in folders})
@@ -113,7 +113,7 @@ def _compare_common(arguments: argparse.Namespace, folders: list[Path]) -> int:
 
 
 def as_json(compared: RunComparison) -> dict[str, Any]:
-    """The documented object."""
+    """The documented JSON object."""
     trusted, what, reason = compared.trust
     return {
         "trust": {"run": None if trusted is None else compared.names[trusted], "for": what, "reason": reason},
@@ -153,7 +153,7 @@ def as_json(compared: RunComparison) -> dict[str, Any]:
 
 
 def print_compared(compared: RunComparison) -> None:
-    """The same for people."""
+    """Print the same for people."""
     from kedge.cli.output import print_line, print_table
     from kedge.tasks import GOLD_COLUMNS, RUN_COLUMNS
 
@@ -181,7 +181,7 @@ def print_compared(compared: RunComparison) -> None:
 
 
 def _distinct(folders: list[Path]) -> list[Path]:
-    """The folders, if none is there twice."""
+    """The folders, if none is named twice."""
     from kedge.errors import InputError
 
     seen: dict[Path, Path] = {}
@@ -193,7 +193,7 @@ def _distinct(folders: list[Path]) -> list[Path]:
 
 
 def _read_truth(arguments: argparse.Namespace, named: dict[str, AnchorDiscovery]) -> Truth:
-    """What `--gold` names, for the keys of the runs."""
+    """Read `--gold` for the keys of the runs."""
     from kedge.cli.output import note
     from kedge.tasks import Truth, keys_of_runs
 

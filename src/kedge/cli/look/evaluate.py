@@ -26,14 +26,14 @@ def add_parser(commands: Any) -> None:
   kedge evaluate RUN en.vec fr.vec --gold dictionary.tsv --json
   kedge evaluate COMMON a.npz b.npz c.npz --gold keys     every two of these members of a run by `kedge unite`
 
-Lines of a gold file whose keys the spaces do not have are skipped and counted (--strict refuses them). Partners of
-rows of X that are in no seed are searched for among all rows of Y; where there are several, any counts.
-Of a run by `kedge unite` a gold file has one column per space, as its seeds have.""",
+Lines of a gold file with unknown keys are skipped and counted (--strict refuses them). Rows of X that are in no seed
+look for their partners among all rows of Y; if a row has several, any counts.
+For a run by `kedge unite`, a gold file has one column per space, as its seeds do.""",
     )
     add_run(parser)
     add_spaces(parser)
     parser.add_argument(
-        "more", metavar="Z", type=space_name, nargs="*", help="further members, of a run by `kedge unite`"
+        "more", metavar="Z", type=space_name, nargs="*", help="more members, for a run by `kedge unite`"
     )
     add_gold(parser, required=True)
     add_device(parser)
@@ -110,13 +110,13 @@ def _evaluate_common(arguments: argparse.Namespace) -> int:
 
 
 def as_json(evaluation: Evaluation, health: Health) -> dict[str, Any]:
-    """The documented object."""
+    """The documented JSON object."""
     names = ("searching", "anchors_exact", "pairs_precision", "pairs_recall")
     return evaluation.rows | {name: getattr(evaluation, name) for name in names} | {"health": health}
 
 
 def print_evaluation(evaluation: Evaluation, health: Health, *, searching: bool = False) -> None:
-    """The same as tables for people; that of searching where it is asked for."""
+    """Print the same as tables for people; that of searching if it is asked for."""
     from kedge.cli.output import print_health, print_line, print_table
     from kedge.tasks import SCORE_NAMES, SEARCH_NAMES, as_percent
 

@@ -1,4 +1,4 @@
-"""`kedge explore`: the page of a run, live, for spaces too large to put into a file."""
+"""`kedge explore`: the page of a run, live, for spaces too large for a file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kedge.cli.page_options import add_labels, compare_with_gold, read_labels
 from kedge.cli.signals import was_interrupted
 from kedge.cli.true_pairs import add_gold
 
-# What a key takes in all: itself, to search for, and in the tables of partners.
+# Bytes that a key takes in all: by itself, for searching, and in the tables of partners.
 _KEY_BYTES = 500
 
 
@@ -22,21 +22,21 @@ def add_parser(commands: Any) -> None:
         "explore",
         run,
         "look at a run in the browser, live",
-        "Look at a run in the browser, live: any key of spaces of any size, and the picture for other anchors.",
+        "Look at a run in the browser, live: look up any key, in spaces of any size, and redraw for other anchors.",
         """  kedge explore RUN x.npy y.npy
   kedge explore RUN x.npy y.npy --port 8080 --open
-  kedge explore RUN a.npz b.npz --images photos --labels labels.tsv     keys are files in the folder photos
+  kedge explore RUN a.npz b.npz --images photos --labels labels.tsv     keys are file names in the folder photos
 
 It answers on this machine only (127.0.0.1), changes nothing, and ends with Ctrl-C. Needs kedge[report].""",
     )
     add_run(parser)
     add_spaces(parser)
-    parser.add_argument("--port", metavar="N", type=port_number, default=0, help="port to answer on (any that is free)")
+    parser.add_argument("--port", metavar="N", type=port_number, default=0, help="port to answer on (any free one)")
     parser.add_argument("--open", action="store_true", help="open the page in a browser")
     add_gold(parser, required=False)
     add_labels(parser)
     parser.add_argument(
-        "--images", metavar="DIR", type=Path, help="folder with image files that keys name, to show small"
+        "--images", metavar="DIR", type=Path, help="folder with the image files that keys name, to show as thumbnails"
     )
     add_rows_shown(parser)
     add_device(parser)

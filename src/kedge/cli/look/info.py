@@ -121,7 +121,7 @@ def _run_lines(described: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _common_lines(described: dict[str, Any]) -> list[tuple[str, str]]:
-    """Of a run of many spaces."""
+    """The lines for a run of many spaces."""
     health, sizes = described["health"], described["sizes"]
     lines = [("run by", f"kedge {described['kedge']}, random state {described['settings']['random_state']}")]
     for member in described["members"]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def read_members(
     common: CommonSpace, run_folder: Path, places: Iterable[Path | Address], limit: int | None
 ) -> dict[str, Embeddings]:
-    """Spaces by the names of the members that they are, in the order of the run."""
+    """Spaces by the names of the members they are, in the order of the run."""
     from kedge.errors import InputError
     from kedge.spaces import read_embeddings
     from kedge.storage.checksum import matrix_checksum
@@ -26,6 +26,6 @@ def read_members(
         space = read_embeddings(place, limit=limit)
         name = name_of.get(matrix_checksum(space.vectors))
         if name is None:
-            raise InputError(f"{place}: is no member of {run_folder} as it was when the run was made")
+            raise InputError(f"{place}: is not a member of {run_folder}, or has changed since the run was made")
         found[name] = space
     return {name: found[name] for name in common.members_ if name in found}

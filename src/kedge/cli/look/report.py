@@ -41,7 +41,7 @@ The page needs no network and no other file.""",
     add_run(parser)
     add_spaces(parser)
     parser.add_argument(
-        "more", metavar="Z", type=space_name, nargs="*", help="further members, of a run by `kedge unite`"
+        "more", metavar="Z", type=space_name, nargs="*", help="more members, for a run by `kedge unite`"
     )
     add_page(parser, "-o", "--out", default=Path("report.html"))
     add_overwrite(parser)
@@ -63,7 +63,7 @@ The page needs no network and no other file.""",
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Load, compare if there is something to compare with, write."""
+    """Load, compare with the truth if it is given, write."""
     from kedge.cli.output import note, print_json, print_page
     from kedge.cli.output_files import require_free
     from kedge.errors import InputError
@@ -127,7 +127,9 @@ def _report_common(arguments: argparse.Namespace) -> int:
     spaces = read_members(common, arguments.run_folder, places, arguments.limit)
     missing = [name for name in common.members_ if name not in spaces]
     if missing:
-        raise InputError(f"{arguments.run_folder}: the page needs all of its members; also give that of {missing[0]}")
+        raise InputError(
+            f"{arguments.run_folder}: the page needs all of its members; also give the file of {missing[0]}"
+        )
     write_common_page(arguments.out, common, spaces)
     if arguments.json:
         health = common.health_

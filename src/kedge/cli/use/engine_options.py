@@ -1,4 +1,4 @@
-"""Where a job over all rows runs, and whether it goes on with an earlier one."""
+"""Where a job over all rows runs, and whether it continues an earlier one."""
 
 from __future__ import annotations
 
@@ -19,28 +19,30 @@ if TYPE_CHECKING:
 
 
 def add_engine(parser: argparse.ArgumentParser, *, always: bool = True) -> None:
-    """The options that choose an engine; unless `always`, without one the rows are read at once, as they were."""
+    """The options that choose an engine; unless `always`, all rows are read at once if none is chosen."""
     parser.add_argument(
         "--engine",
         choices=("local", "ray"),
         default="local" if always else None,
-        help="what goes over the rows: this machine, or Ray (local)"
+        help="process the rows on this machine, or by Ray (local)"
         if always
-        else "go over the rows in batches, on this machine or by Ray, from one Parquet to another (all rows at once)",
+        else "process the rows in batches, on this machine or by Ray, and write Parquet (all rows at once)",
     )
     parser.add_argument(
-        "--ray", metavar="ADDRESS", help="cluster to use (the one that RAY_ADDRESS names, or a new one on this machine)"
+        "--ray",
+        metavar="ADDRESS",
+        help="Ray cluster to use (the one named by RAY_ADDRESS, or a new one on this machine)",
     )
-    parser.add_argument("--workers", type=positive, metavar="N", help="CPUs of a Ray that is started here (all)")
+    parser.add_argument("--workers", type=positive, metavar="N", help="CPUs for Ray, if it is started here (all)")
 
 
 def add_resume(parser: argparse.ArgumentParser, what: str) -> None:
-    """Whether to go on."""
-    parser.add_argument("--resume", action="store_true", help=f"go on with {what} that was interrupted")
+    """Whether to continue."""
+    parser.add_argument("--resume", action="store_true", help=f"continue an interrupted {what}")
 
 
 def require_engine(arguments: argparse.Namespace) -> None:
-    """Refuse options of an engine that was not asked for."""
+    """Refuse options of an engine that was not chosen."""
     from kedge.errors import InputError
 
     for option in ("ray", "workers"):
@@ -53,7 +55,7 @@ def require_engine(arguments: argparse.Namespace) -> None:
 
 
 def run_digest(folder: Path) -> str:
-    """What shows that a run is the same as before."""
+    """A digest that shows whether a run is the same as before."""
     from kedge.runs.folder import SUMS
     from kedge.storage.checksum import file_sha256
 
@@ -63,7 +65,7 @@ def run_digest(folder: Path) -> str:
 def rewrite_in_batches(
     arguments: argparse.Namespace, source: Path | Address, target: Path | Address, transform: Transform, **options: Any
 ) -> Arrival:
-    """Write other vectors for all rows of `source` to `target`, which must be a folder of Parquet.
+    """Write the transformed vectors of all rows of `source` to `target`, which must be a folder of Parquet files.
 
     Then all rows are counted on both sides, and some compared; the target appears only if nothing is missing or
     differs. `options` are those of `rewrite_all`.
@@ -86,7 +88,7 @@ def rewrite_in_batches(
             found = compare_all(rows, transform, folder, engine)
         if found.arrived != found.rows or found.different:
             raise InputError(
-                f"{folder}: {found.arrived} rows are there of {found.rows}, and {found.different} of {found.compared} "
+                f"{folder}: {found.arrived} of {found.rows} rows are there, and {found.different} of {found.compared} "
                 "compared rows differ from what they should be; delete that folder and begin again"
             )
         return found
@@ -94,7 +96,7 @@ def rewrite_in_batches(
 
 @contextmanager
 def chosen_engine(arguments: argparse.Namespace, scratch: Path) -> Iterator[Engine]:
-    """The engine that was asked for."""
+    """Open the engine that was chosen."""
     from kedge.engines import open_engine
 
     require_engine(arguments)

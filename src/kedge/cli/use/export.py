@@ -1,4 +1,4 @@
-"""`kedge export`: a run for others: its map without torch or kedge, a model, its pairs, or both spaces."""
+"""`kedge export`: a run for other programs: its map without torch or kedge, a model, its pairs, or both spaces."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def add_parser(commands: Any) -> None:
         "export",
         run,
         "write a run for other programs: NumPy, ONNX, tables",
-        "Write a run for others: what translates, without torch or kedge; the pairs; both spaces for embedding-atlas.",
+        "Write a run for other programs: its map, without torch or kedge; its pairs; both spaces for embedding-atlas.",
         """  kedge export RUN --to numpy -o to-y.npz
   kedge export RUN --to onnx -o to-y.onnx
   kedge export RUN --to onnx -o to-x.onnx --back --scale raw
@@ -43,32 +43,31 @@ def add_parser(commands: Any) -> None:
   kedge export RUN --to pairs -o pairs.tsv --spreadsheet-safe
   kedge export RUN x.vec y.vec --to embedding-atlas -o atlas.parquet
   kedge export COMMON --from bge --into minilm -o bge-to-minilm.npz     of a run by `kedge unite`
-  kedge export COMMON --to pairs -o groups.tsv                          for every item its keys in all spaces
+  kedge export COMMON --to pairs -o groups.tsv                          the keys of every item in all spaces
 
 numpy:  a few float32 arrays; the lines of NumPy that use them are printed
-onnx:   a model from `vectors` (any number of rows) to `translated`, for onnxruntime and its like; needs kedge[onnx]
-sentence-transformers:  a folder with X's model and the map behind it, as one SentenceTransformer; without --model the
-        map alone, as a module for one; needs kedge[sentence-transformers]
+onnx:   a model from `vectors` (any number of rows) to `translated`, for onnxruntime and the like; needs kedge[onnx]
+sentence-transformers:  a folder with X's model and the map behind it, as one SentenceTransformer; without --model,
+        the map alone, as a module for one; needs kedge[sentence-transformers]
 pairs:  x, y and confidence, as `pairs.tsv` of RUN has them
 embedding-atlas:  both spaces laid out together, with neighbours, partners and confidence; the command that opens it is
         printed; needs kedge[parquet]
 
-What translates does so as `kedge translate` does. It refuses what `kedge translate` refuses: zeros, NaN and
-infinite values.""",
+Exported maps translate as `kedge translate` does, and refuse what it refuses: zeros, NaN and infinite values.""",
     )
     add_run(parser)
     for name, space in (("x", "source"), ("y", "target")):
-        purpose = f"{space} space of RUN, for embedding-atlas alone"
+        purpose = f"{space} space of RUN, only for embedding-atlas"
         parser.add_argument(name, metavar=name.upper(), type=space_name, nargs="?", help=purpose)
     kinds = (*dict.fromkeys(_KINDS.values()), _FOLDERS)
-    parser.add_argument("--to", choices=kinds, help="what to write (what the suffix of FILE says)")
+    parser.add_argument("--to", choices=kinds, help="what to write (by the suffix of FILE)")
     parser.add_argument(
         "-o", "--out", metavar="FILE", type=Path, required=True, help=f"file to write: {' '.join(_KINDS)}; or a folder"
     )
     parser.add_argument(
         "--model",
         metavar="NAME",
-        help="X's model, a name or folder, to put before the map, for sentence-transformers",
+        help="for sentence-transformers: X's model, a name or folder, to put before the map",
     )
     parser.add_argument(
         "--documents",
@@ -77,10 +76,10 @@ infinite values.""",
         help="with --model: translate documents too, or leave them as X's model gives them (translate)",
     )
     parser.add_argument(
-        "--from", dest="source", metavar="NAME", help="of a run by `kedge unite`: the space to translate from"
+        "--from", dest="source", metavar="NAME", help="for a run by `kedge unite`: the space to translate from"
     )
     parser.add_argument(
-        "--into", dest="target", metavar="NAME", help="of a run by `kedge unite`: the space to translate into"
+        "--into", dest="target", metavar="NAME", help="for a run by `kedge unite`: the space to translate into"
     )
     add_direction_and_scale(parser)
     add_spreadsheet_safe(parser)
@@ -89,7 +88,7 @@ infinite values.""",
     parser.add_argument(
         "--layout",
         choices=("tsne",),
-        help="lay out by t-SNE, a minute or more, for embedding-atlas; needs kedge[layout]",
+        help="for embedding-atlas: lay out by t-SNE, which takes a minute or more; needs kedge[layout]",
     )
     add_limit(parser)
     add_overwrite(parser)
@@ -113,7 +112,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _export_translation(arguments: argparse.Namespace, suffix: str) -> int:
-    """Write what translates, and the lines that use it."""
+    """Write the translator, and print the lines that use it."""
     from kedge.cli.output import note, print_json, print_line
     from kedge.spaces.writing.atomic import atomic_path
     from kedge.tasks import export_bytes, export_lines
@@ -140,7 +139,7 @@ def _export_translation(arguments: argparse.Namespace, suffix: str) -> int:
 
 
 def _translation(arguments: argparse.Namespace) -> tuple[Translator, dict[str, str], str]:
-    """What translates, what is known of it, and why it is as right as it is."""
+    """The translator, what is known about it, and the reason for its verdict."""
     from kedge.estimators import load
     from kedge.many.common_space import CommonSpace
     from kedge.tasks import about_member_translation, about_translation
@@ -200,7 +199,7 @@ _MODULE_LINES = """from kedge.integrations.sentence_transformers import Translat
 model.append(TranslationModule.load({out}))  # a SentenceTransformer of X's model"""
 _MODEL_LINES = """from sentence_transformers import SentenceTransformer
 
-model = SentenceTransformer({out}, trust_remote_code=True)  # the code is that of the kedge that is installed"""
+model = SentenceTransformer({out}, trust_remote_code=True)  # runs the code of the installed kedge"""
 
 
 def _export_pairs(arguments: argparse.Namespace) -> int:
@@ -256,7 +255,7 @@ def _export_groups(arguments: argparse.Namespace) -> int:
 
 
 def _export_atlas(arguments: argparse.Namespace) -> int:
-    """Write both spaces as embedding-atlas reads them, and how to open them."""
+    """Write both spaces as embedding-atlas reads them, and print how to open them."""
     from kedge.cli.output import print_json, print_line
     from kedge.errors import InputError
     from kedge.estimators import load
@@ -280,7 +279,7 @@ def _export_atlas(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json({"out": str(arguments.out), "to": "embedding-atlas", "rows": rows, "command": command})
     else:
-        print_line(f"{rows} rows of both spaces in {arguments.out}; open them so (pip install embedding-atlas):")
+        print_line(f"{rows} rows of both spaces in {arguments.out}; open them like this (pip install embedding-atlas):")
         print_line(command)
     return 0
 
@@ -295,7 +294,7 @@ def _check_target(arguments: argparse.Namespace) -> str:
     suffix = path.suffix.lower()
     if suffix not in _KINDS:
         raise InputError(
-            f"{path}: the suffix {path.suffix!r} is no format of exports; known are {', '.join(_KINDS)}, and folders "
+            f"{path}: the suffix {path.suffix!r} is not an export format; known are {', '.join(_KINDS)}, and folders "
             f"with --to {_FOLDERS}"
         )
     if arguments.to not in (None, _KINDS[suffix]):
@@ -320,7 +319,7 @@ def _check_options(arguments: argparse.Namespace, kind: str) -> None:
         raise InputError(f"{path}: --documents is for --to {_FOLDERS} with --model; omit it")
     if kind == "embedding-atlas":
         if arguments.y is None:
-            raise InputError(f"{path}: embedding-atlas shows the spaces too; give RUN, and then X and Y")
+            raise InputError(f"{path}: embedding-atlas shows the spaces too; give X and Y after RUN")
     elif arguments.x or arguments.labels:
         given = arguments.x or arguments.labels
         raise InputError(f"{given}: spaces and labels are for --to embedding-atlas; omit them")

@@ -33,14 +33,14 @@ def add_parser(commands: Any) -> None:
   kedge lexicon RUN en.vec fr.vec -o lexicon.tsv --known dictionary.tsv     calibrated by more known pairs
 
 The table has the columns source, target, probability and rank. Unlike the pairs of a run it may list a row of either
-side several times: a word has several translations. It comes from a finished run, and --min-confidence takes no new
-discovery. The probabilities are calibrated by the seeds, each held out in turn, and by --known.""",
+side several times: a word has several translations. It is made from a finished run: another --min-confidence needs no
+new discovery. The probabilities are calibrated by the seeds, each held out in turn, and by --known.""",
     )
     add_run(parser)
     add_spaces(parser)
     add_table(parser)
     add_min_confidence(parser, "translations")
-    parser.add_argument("--top", metavar="N", type=positive, default=3, help="at most N translations of a row (3)")
+    parser.add_argument("--top", metavar="N", type=positive, default=3, help="at most N translations per row (3)")
     add_known(parser, purpose="calibrate by these pairs as well")
     add_pair_reading(parser)
     add_device(parser)

@@ -23,34 +23,39 @@ def add_parser(commands: Any) -> None:
         "match",
         run,
         "match all rows of both spaces, however many",
-        "Match all rows of both spaces by a run that was discovered on some of them; memory does not grow with them.",
+        "Match all rows of both spaces by a run that was discovered on some; memory does not grow with the rows.",
         """  kedge discover x.npy y.npy --limit 50000 --seeds seeds.tsv -o RUN     a sample is enough to learn from
   kedge match RUN x.npy y.npy -o pairs/                                all rows, on this machine
   kedge match RUN parquet:x/ parquet:y/ -o pairs/ --engine ray         on all cores, by Ray
   kedge match RUN parquet:x/ parquet:y/ -o pairs/ --engine ray --ray ray-head:6379
-  kedge match RUN x.npy y.npy -o pairs/ --resume                       go on after an interruption
-  kedge match RUN x.npy y.npy -o pairs/ --min-confidence 0.9           only pairs that are so probable
+  kedge match RUN x.npy y.npy -o pairs/ --resume                       continue after an interruption
+  kedge match RUN x.npy y.npy -o pairs/ --min-confidence 0.9           only pairs at least this probable
 
 pairs/ is a folder of Parquet files with the columns x and y (keys), similarity (CSLS), margin, mutual and confidence:
-a line for every row of X with its best partner, or, with --min-confidence, the mutual pairs that are so probable.
+a line for every row of X with its best partner; with --min-confidence, only mutual pairs at least that probable.
 
 .npy files, Parquet and LanceDB are read in place, a range of rows at a time; anything else (other files, stores) is
-copied to Parquet first. What is not finished lies in pairs.unfinished/. On a cluster all machines must see the same
+copied to Parquet first. Unfinished work is kept in pairs.unfinished/. On a cluster, all machines must see the same
 files under the same names, and have kedge installed.""",
     )
     add_run(parser)
     add_spaces(parser)
-    parser.add_argument("-o", "--out", metavar="FOLDER", type=Path, required=True, help="folder to write, of Parquet")
+    parser.add_argument(
+        "-o", "--out", metavar="FOLDER", type=Path, required=True, help="folder of Parquet files to write"
+    )
     add_overwrite(parser)
     parser.add_argument(
-        "--min-confidence", metavar="P", type=probability, help="list only mutual pairs at least this probable (all)"
+        "--min-confidence",
+        metavar="P",
+        type=probability,
+        help="list only mutual pairs at least this probable (every row of X)",
     )
     add_engine(parser)
-    add_resume(parser, "a match")
+    add_resume(parser, "match")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Match, and print what came of it."""
+    """Match, and print the result."""
     from kedge.engines.job_folder import job_folder
     from kedge.estimators import load
     from kedge.spaces.row_ranges import open_ranges

@@ -15,11 +15,11 @@ def add_parser(commands: Any) -> None:
         "pairs",
         run,
         "list the pairs of a run at another confidence",
-        "List the pairs of a run that are at least so probable, without a new discovery.",
+        "List the pairs of a run that are at least as probable as you say, without a new discovery.",
         """  kedge pairs RUN -o sure-pairs.tsv --min-confidence 0.9
   kedge pairs RUN -o all-pairs.tsv --min-confidence 0      all mutual ones
 
-RUN/pairs.tsv has those of the confidence that `kedge discover` was given. The table has the same columns.""",
+RUN/pairs.tsv has those at the confidence given to `kedge discover`; the table has the same columns.""",
     )
     add_run(parser)
     add_table(parser)

@@ -19,7 +19,7 @@ def add_parser(commands: Any) -> None:
         "project",
         run,
         "write coordinates that compare across both spaces",
-        "Write coordinates of vectors that compare across the spaces: relative to the run's anchors, or shared.",
+        "Write coordinates that compare across both spaces: relative to the run's anchors, or shared.",
         """  kedge project RUN X x.vec -o x-relative.npz
   kedge project RUN Y new-rows.npy -o y-relative.safetensors --snapped
   kedge project RUN Y y.vec -o y-shared.npz --coordinates shared
@@ -28,26 +28,30 @@ def add_parser(commands: Any) -> None:
   kedge project RUN minilm queries.npy -o q-in-common.npz --query     queries of any space, for all documents
 
 relative:  cosines to the anchors, one each; compare them by cosine
-shared:    for search in either direction, the best that the run knows; the inner product of a row of X and one of Y is
-           the log of how much likelier they are one item than two: index them by inner product, not by cosine
-common:    what a run by `kedge unite` has instead, to be compared in the same way between queries (--query) of any
-           space and documents of any""",
+shared:    the best that the run knows for search in either direction; the inner product of a row of X and one of Y is
+           the log likelihood ratio of one item against two: index them by inner product, not by cosine
+common:    what a run by `kedge unite` has instead, compared in the same way, between queries (--query) of any space
+           and documents of any""",
     )
     add_run(parser)
-    parser.add_argument("side", metavar="SPACE", help="which space the vectors belong to: X or Y; or a name")
+    parser.add_argument(
+        "side", metavar="SPACE", help="space of the vectors: X or Y; for a run by `kedge unite`, its name"
+    )
     parser.add_argument("file", metavar="FILE", type=space_name, help=f"vectors: {FORMATS}")
     add_output(parser)
     parser.add_argument("--coordinates", choices=("relative", "shared"), help="which coordinates (relative)")
-    parser.add_argument("--query", action="store_true", help="of a run by `kedge unite`: vectors to search with")
+    parser.add_argument(
+        "--query", action="store_true", help="for a run by `kedge unite`: these are vectors to search with"
+    )
     parser.add_argument(
         "--metric",
         choices=("ip", "l2"),
-        help="of a run by `kedge unite`: compare by inner product, or by distance where an index knows no other (ip)",
+        help="for a run by `kedge unite`: compare by inner product, or by distance if an index knows no other way (ip)",
     )
     parser.add_argument("--snapped", action="store_true", help="relative to snapped instead of free anchors")
     add_limit(parser)
     add_engine(parser, always=False)
-    add_resume(parser, "a projection by an engine")
+    add_resume(parser, "projection by an engine")
 
 
 def run(arguments: argparse.Namespace) -> int:

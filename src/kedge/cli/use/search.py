@@ -16,14 +16,14 @@ def add_parser(commands: Any) -> None:
         "search",
         run,
         "show the rows of Y that match keys of X",
-        "Show the rows of Y that are likeliest the same item as keys of X.",
+        "Show the rows of Y that are likeliest to be the same item as keys of X.",
         """  kedge search RUN x.vec y.vec cat dog
   kedge search RUN x.vec y.vec cat -k 10 --json
   kedge search RUN bge.npz minilm.npz cat --from bge --to minilm      of a run by `kedge unite`
   kedge search RUN bge.npz chroma:DB#all cat --from bge               the same in a store of common coordinates
 
-They are ranked by the log likelihood ratio of two vectors being one item, the best that the run knows. The figure
-beside a key is a cosine, from -1 to 1: nearly the same order, and easier to read. --json has both.""",
+They are ranked by the log likelihood ratio of being one item, the best measure that the run knows. The figure beside a
+key is a cosine, from -1 to 1: nearly the same order, and easier to read. --json has both.""",
     )
     add_run(parser)
     add_spaces(parser)

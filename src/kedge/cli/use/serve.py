@@ -31,18 +31,18 @@ def add_parser(commands: Any) -> None:
   kedge serve RUN --host 0.0.0.0 --port 8000 --client-key-env KEDGE_KEY --upstream http://embedder:8080/v1
   kedge serve RUN                                             vectors only: send them as `input`
 
-Point the client's base URL to http://127.0.0.1:PORT/v1; it asks for embeddings as before. GET /health says whether it
-runs. It ends with Ctrl-C, after the requests at work. Keys are read from the environment and shown nowhere.
+Point the client's base URL at http://127.0.0.1:PORT/v1; it asks for embeddings as before. GET /health says whether it
+runs. Ctrl-C ends it, after the requests in progress. Keys are read from the environment and shown nowhere.
 Needs kedge[serve].""",
     )
     parser.add_argument(
         "run_folder", metavar="RUN", type=Path, help="folder written by `kedge discover`, or a file of `kedge export`"
     )
-    parser.add_argument("--upstream", metavar="URL", help="base URL of X's model, as an OpenAI client has it: .../v1")
-    parser.add_argument("--model", metavar="NAME", help="model to ask upstream for (the one that the client names)")
-    parser.add_argument("--upstream-key-env", metavar="NAME", help="environment variable with upstream's key (no key)")
+    parser.add_argument("--upstream", metavar="URL", help="base URL of X's model, as for an OpenAI client: .../v1")
+    parser.add_argument("--model", metavar="NAME", help="model to ask upstream for (the one the client names)")
+    parser.add_argument("--upstream-key-env", metavar="NAME", help="environment variable with upstream's key (none)")
     parser.add_argument("--host", default=_LOOPBACK, help=f"address to answer on ({_LOOPBACK}: this machine only)")
-    parser.add_argument("--port", metavar="N", type=port_number, default=0, help="port to answer on (any that is free)")
+    parser.add_argument("--port", metavar="N", type=port_number, default=0, help="port to answer on (any free one)")
     parser.add_argument(
         "--client-key-env", metavar="NAME", help="environment variable with the key that clients must send (none)"
     )
@@ -50,19 +50,23 @@ Needs kedge[serve].""",
     parser.add_argument(
         "--trust",
         action="store_true",
-        help="add `trust` and `familiarity` to each embedding (clients can fall back)",
+        help="add `trust` and `familiarity` to each embedding, for clients that can fall back",
     )
     parser.add_argument(
-        "--timeout", metavar="S", type=positive, default=60, help="seconds that upstream has for an answer (60)"
+        "--timeout", metavar="S", type=positive, default=60, help="seconds that upstream has to answer (60)"
     )
     parser.add_argument(
-        "--max-inputs", metavar="N", type=positive, default=2048, help="texts or vectors in one request (2048)"
+        "--max-inputs", metavar="N", type=positive, default=2048, help="most texts or vectors in one request (2048)"
     )
     parser.add_argument(
-        "--max-bytes", metavar="SIZE", type=byte_count, default=32 * 2**20, help="size of a request, or answer (32M)"
+        "--max-bytes", metavar="SIZE", type=byte_count, default=32 * 2**20, help="largest request or answer (32M)"
     )
     parser.add_argument(
-        "--max-requests", metavar="N", type=positive, default=512, help="requests at work at once; more get 503 (512)"
+        "--max-requests",
+        metavar="N",
+        type=positive,
+        default=512,
+        help="most requests in progress at once; others get 503 (512)",
     )
 
 
@@ -77,8 +81,8 @@ def run(arguments: argparse.Namespace) -> int:
     client_key = _key(arguments.client_key_env, "--client-key-env")
     if arguments.host not in LOOPBACK_NAMES and client_key is None:
         raise InputError(
-            f"--host {arguments.host}: others could use it, and your upstream; name the variable of a key that they "
-            "must send with --client-key-env"
+            f"--host {arguments.host}: others could use it, and your upstream; with --client-key-env, name the "
+            "environment variable of a key that they must send"
         )
     translator = load_translator(arguments.run_folder, back=arguments.back, scale=arguments.scale, kind=arguments.kind)
     if arguments.trust and translator.evidence is None:
@@ -102,7 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _note_verdict(run: Path) -> None:
-    """Say so where the map of a run folder is not ok; an exported file was said to be when it was written."""
+    """Say so if the map of a run folder is not ok; for an exported file, `kedge export` said so."""
     from kedge.cli.output import note
     from kedge.runs.description import read_description
 
@@ -128,7 +132,7 @@ def _upstream(arguments: argparse.Namespace) -> Upstream | None:
         parts = urlsplit(arguments.upstream)
         port = parts.port
     except ValueError as error:
-        raise InputError(f"--upstream {arguments.upstream}: is no URL ({error})") from error
+        raise InputError(f"--upstream {arguments.upstream}: is not a URL ({error})") from error
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
         raise InputError(f"--upstream {arguments.upstream}: must begin with http:// or https:// and name a host")
     if parts.username is not None or parts.query or parts.fragment:

@@ -33,14 +33,14 @@ def add_parser(commands: Any) -> None:
   kedge stitch RUN --train x.npz --labels x.tsv --predict y.npz --gold y.tsv --head mlp -o predictions.tsv
   kedge stitch RUN --from Y --to X --train y.npz --labels y.csv --predict x.npz -o predictions.tsv
 
-The labels are two columns, key and label: .tsv, .csv, or separated by white space. Whole numbers are classes too, of
-which --gold also says how far off they are (MAE). Logistic regression needs kedge[stitch].""",
+The labels are two columns, key and label: .tsv, .csv, or separated by white space. Whole numbers are classes too;
+for them --gold also says how far off they are (MAE). Logistic regression needs kedge[stitch].""",
     )
     add_run(parser)
     parser.add_argument("--train", metavar="FILE", type=space_name, required=True, help=f"labelled vectors: {FORMATS}")
     parser.add_argument("--labels", metavar="FILE", type=Path, required=True, help="a label for each key of --train")
     parser.add_argument(
-        "--predict", metavar="FILE", type=space_name, required=True, help="vectors to label, same formats"
+        "--predict", metavar="FILE", type=space_name, required=True, help="vectors to label, in the same formats"
     )
     parser.add_argument("-o", "--out", metavar="OUT", type=Path, required=True, help="file to write: .tsv")
     add_overwrite(parser)
@@ -52,7 +52,7 @@ which --gold also says how far off they are (MAE). Logistic regression needs ked
         "--anchors", choices=("free", "snapped", "seeds"), default="free", help="the run's anchors to use (free)"
     )
     parser.add_argument(
-        "--gold", metavar="FILE", type=Path, help="true labels for keys of --predict, all or some, to score against"
+        "--gold", metavar="FILE", type=Path, help="true labels for all or some keys of --predict, to score against"
     )
     add_random_state(parser)
 
@@ -109,7 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _score(labels: list[str], predicted: list[str]) -> StitchScores:
-    """Scores of labels as files hold them, as numbers where all of them are whole ones."""
+    """Scores of labels as files hold them; as numbers if all of them are whole."""
     from kedge.tasks import stitch_scores
 
     if all(re.fullmatch(r"0|-?[1-9][0-9]{0,17}", label) for label in (*labels, *predicted)):

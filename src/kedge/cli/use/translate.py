@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kedge.models.translation_trust import Trust
     from kedge.spaces import Embeddings
 
-# Mean lengths within this of 1 are unit length.
+# Mean lengths this close to 1 are unit length.
 _TOLERANCE = 0.01
 # What a service might require before it relies on a translation.
 _TRUSTED, _FAMILIAR = 0.9, 0.02
@@ -30,7 +30,7 @@ def add_parser(commands: Any) -> None:
         "translate vectors of X into Y's space, or back",
         "Translate vectors of X into Y's space, to search an index of Y with them; or back.",
         """  kedge translate RUN queries.npy -o queries-in-y.npy
-  kedge translate RUN queries.npy -o queries-in-y.npy --scale raw    for an index of Y by distance
+  kedge translate RUN queries.npy -o queries-in-y.npy --scale raw    for an index of Y that compares by distance
   kedge translate RUN queries.npy -o queries-in-y.npy --kind query   as the run translates queries
   kedge translate RUN y-queries.npy -o queries-in-x.npy --back       from Y to X
   kedge translate RUN queries.npy -o queries-in-y.npy --trust trust.tsv     and how far to trust each
@@ -41,7 +41,7 @@ def add_parser(commands: Any) -> None:
 --scale raw is for an index that compares by distance (L2) over vectors as they are.
 --kind query is for runs that were given queries (`kedge discover --queries`).
 --trust writes for each vector the probability that its own text is among the first ten of Y, and its familiarity: the
-share of X's rows that resemble the others no more than it does. Where either is low, a service should fall back.""",
+share of X's rows that resemble the others no more than it does. If either is low, a service should fall back.""",
     )
     add_run(parser)
     parser.add_argument("file", metavar="FILE", type=space_name, help=f"vectors of X, with --back of Y: {FORMATS}")
@@ -53,7 +53,7 @@ share of X's rows that resemble the others no more than it does. Where either is
     add_ends(parser)
     add_limit(parser)
     add_engine(parser, always=False)
-    add_resume(parser, "a translation by an engine")
+    add_resume(parser, "translation by an engine")
 
 
 def add_direction_and_scale(parser: argparse.ArgumentParser) -> None:
@@ -106,7 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _write_trust(path: Path, space: Embeddings, trust: Trust) -> None:
-    """One line per vector; and how many of them a service would fall back for."""
+    """Write one line per vector, and note for how many of them a service would fall back."""
     from kedge.cli.output import note
     from kedge.spaces.pairs import write_table
     from kedge.spaces.writing.atomic import atomic_path
@@ -126,7 +126,7 @@ def _write_trust(path: Path, space: Embeddings, trust: Trust) -> None:
 
 
 def _translate_in_batches(arguments: argparse.Namespace) -> int:
-    """Translate by an engine, with NumPy alone where it runs."""
+    """Translate by an engine, whose workers need only NumPy."""
     from kedge.cli.output import print_json, print_line
     from kedge.errors import InputError
     from kedge.runs.description import holds_common_space
@@ -149,7 +149,7 @@ def _translate_in_batches(arguments: argparse.Namespace) -> int:
 
 
 def note_length(discovery: AnchorDiscovery, arguments: argparse.Namespace) -> None:
-    """Say so where vectors of unit length do not fit an index of the target's own by distance."""
+    """Say so if vectors of unit length do not fit an index by distance of the target's own."""
     from kedge.cli.output import note
 
     target, length = ("X", discovery.x_.mean_norm) if arguments.back else ("Y", discovery.y_.mean_norm)

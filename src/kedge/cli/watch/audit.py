@@ -36,15 +36,15 @@ def add_parser(commands: Any) -> None:
   kedge audit chroma:DB#docs --repair RUN --to chroma:DB#repaired   translate them by RUN, into a new store
   kedge audit vectors.npz --json
 
-At least 200 rows of 64 dimensions are needed, and of large stores a sample of 10,000 is looked at: what is rarer than
-some 40 rows in it is not found. A model of the same family is found where its vectors lie apart, a slightly fine-tuned
-one is not: compare it with vectors from before by `kedge drift`. Exit code 3 means several, or uncertain.
+At least 200 rows of 64 dimensions are needed. Of a large store a sample of 10,000 rows is looked at: a model with fewer
+than some 40 rows in it is not found. A model of the same family is found if its vectors lie apart, a slightly
+fine-tuned one is not: compare it with earlier vectors by `kedge drift`. Exit code 3 means several, or uncertain.
 --repair never changes the source. RUN must translate vectors of the foreign model into the main one's (--back: RUN's Y
 into its X), which is checked before anything is written.""",
     )
-    parser.add_argument("store", metavar="STORE", type=space_name, help=f"store (`kedge stores`), or {FORMATS}")
+    parser.add_argument("store", metavar="STORE", type=space_name, help=f"store (see `kedge stores`), or {FORMATS}")
     parser.add_argument(
-        "--since", metavar="FIELD", help="field of the payload that orders the rows, such as a date: since when?"
+        "--since", metavar="FIELD", help="field of the payload that orders the rows, such as a date, to say since when"
     )
     parser.add_argument("-o", "--out", metavar="FILE", type=Path, help="write the foreign rows as a table: .tsv")
     add_overwrite(parser)
@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
     if (arguments.repair is None) != (arguments.to is None):
         raise InputError("--repair and --to belong together: the run that translates, and the new store to write to")
     if arguments.repair is not None and arguments.limit is not None:
-        raise InputError("--limit is for looking only: --repair goes over all rows; omit it")
+        raise InputError("--limit is only for looking: --repair goes over all rows; omit it")
     if arguments.out:
         require_target(arguments.out)
         require_free(arguments)
@@ -93,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _read(arguments: argparse.Namespace) -> tuple[Any, list[Any] | None]:
-    """The space and, where asked for, the payload's field of each row."""
+    """The space and, if asked for, the payload's field of each row."""
     from kedge.spaces import read_embeddings
     from kedge.spaces.stores.spaces import read_space_with_field
 

@@ -22,8 +22,8 @@ def add_parser(commands: Any) -> None:
         "Keep the vectors of a few fixed texts, and check later that the model still gives the same.",
         """  kedge canary make --model ./my-model -o canary.npz
   kedge canary check canary.npz --model ./my-model
-  kedge canary texts > texts.jsonl                      to encode them by an API; then --vectors FILE for --model
-  kedge canary check --help     more about one kind, such as --json""",
+  kedge canary texts > texts.jsonl                      to encode by an API; then --vectors FILE instead of --model
+  kedge canary check --help     more about one action, such as --json""",
         "action",
     )
     _add_make(kinds)
@@ -58,7 +58,7 @@ def _add_check(kinds: Any) -> None:
   kedge canary check canary.npz --vectors from-the-api-today.npy --json
 
 Exit code 3 means that it is not the same model at this or another precision: rotated, fine-tuned, another model, or
-some texts changed only (`kedge drift --help` lists the verdicts).""",
+only some texts changed (`kedge drift --help` lists the verdicts).""",
     )
     parser.add_argument("canary", metavar="CANARY", type=space_name, help="file from `kedge canary make`")
     _add_source(parser)
@@ -70,19 +70,19 @@ def _add_texts(kinds: Any) -> None:
         "texts",
         run_texts,
         "print the texts, as lines of JSON",
-        "Print the texts as lines of JSON, such as `kedge encode text` reads: one of them holds a line break.",
+        "Print the texts as lines of JSON, as `kedge encode text` reads them: one of them holds a line break.",
         "  kedge canary texts > texts.jsonl\n  kedge canary texts --json",
     )
 
 
 def _add_source(parser: argparse.ArgumentParser) -> None:
     group = parser.add_mutually_exclusive_group(required=True)
-    group.add_argument("--model", metavar="NAME", help="model that `kedge encode text` takes")
+    group.add_argument("--model", metavar="NAME", help="model, as for `kedge encode text`")
     group.add_argument(
         "--vectors",
         metavar="FILE",
         type=space_name,
-        help=f"the texts' vectors, in their order or under them: {FORMATS}",
+        help=f"the texts' vectors, in their order or with the texts as keys: {FORMATS}",
     )
     parser.add_argument("--pooling", choices=("cls", "mean"), help="for transformers: first token, or mean (mean)")
     add_device(parser)
@@ -133,7 +133,7 @@ def run_texts(arguments: argparse.Namespace) -> int:
 
 
 def _vectors_of(arguments: argparse.Namespace, texts: Sequence[str]) -> Embeddings:
-    """The texts' vectors, under the texts."""
+    """The texts' vectors, with the texts as keys."""
     from kedge.errors import InputError
     from kedge.spaces import Embeddings, read_embeddings
     from kedge.spaces.files import is_known_format

@@ -1,4 +1,4 @@
-"""`kedge drift`: two sets of vectors of the same items, is it still the same model?"""
+"""`kedge drift`: two sets of vectors of the same items: is it still the same model?"""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def add_parser(commands: Any) -> None:
         "drift",
         run,
         "say what changed between two sets of vectors",
-        "Compare two sets of vectors with the same ids, or some of them: is it still the same model?",
+        "Compare two sets of vectors that share ids: is it still the same model?",
         """  kedge drift january.npz today.npz
   kedge drift chroma:DB#docs today.npz --json           1,000 texts of the index, encoded again today
   kedge drift before.npz after.npz -o changed.tsv       the items that changed, the furthest first
@@ -33,7 +33,7 @@ directions kept); another model; mixed (some items changed, others not). Exit co
 two.""",
     )
     parser.add_argument("a", metavar="A", type=space_name, help=f"vectors as they were: {FORMATS}; or a store")
-    parser.add_argument("b", metavar="B", type=space_name, help="vectors as they are now, same formats")
+    parser.add_argument("b", metavar="B", type=space_name, help="vectors as they are now, in the same formats")
     parser.add_argument(
         "-o", "--out", metavar="FILE", type=Path, help="write the ids of changed items as a table: .tsv"
     )
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def print_drift(found: Drift, *, as_json: bool) -> int:
-    """The verdict and the figures behind it; the exit code."""
+    """Print the verdict and the figures behind it; return the exit code."""
     from kedge.cli.output import print_json, print_line
 
     code = 0 if found.unchanged else EXIT_NOT_PASSED

@@ -44,7 +44,7 @@ def repair(arguments: argparse.Namespace, found: Audit) -> dict[str, Any]:
     before, after = (found.likeness_to_main(rows) for rows in (strangers, translated(strangers)))
     if after < max(_MIN_LIKENESS, 2 * before):
         raise InputError(
-            f"--repair: translated by this run the foreign rows are no more like the others ({after:.2f} after, "
+            f"--repair: translated by this run, the foreign rows are no more like the others ({after:.2f} after, "
             f"{before:.2f} before): another run is needed, or --back"
         )
 

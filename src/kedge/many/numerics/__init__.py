@@ -1,1 +1,1 @@
-"""The numerics of many spaces: tensors in, tensors out. May import judging, models, matching and geometry."""
+"""Numerical methods for many spaces, on plain tensors. May import judging, models, matching and geometry."""

@@ -1,9 +1,9 @@
-"""Common coordinates: what a row is compared by with rows of any space, as a log likelihood ratio. NumPy only.
+"""Common coordinates, by which rows of any spaces are compared as log likelihood ratios. NumPy only.
 
-A row u (c,) of a space that knows the factors by loadings r, and one v of a space that knows them by s, are one item
-rather than two by a log likelihood ratio of sum(r s u v / (1 - r^2 s^2)) plus what each has by itself. Both parts are
-taken with what spaces `usually` know in the other's place, so that either row has coordinates of its own; that is exact
-where all spaces know the factors equally well.
+For a row u (c,) of a space with loadings r and a row v of a space with loadings s, the log likelihood ratio of being
+one item rather than two is sum(r s u v / (1 - r^2 s^2)) plus a term of each row alone. In both parts, each row uses the
+`usual` loadings in place of the other space's, so that it has coordinates of its own; this is exact if all spaces know
+the factors equally well.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 MAX_LOADING = 0.98**0.5
-"""Larger loadings are not believed: of two spaces they make a correlation of .98."""
+"""Larger loadings are not believed: between two spaces this one already gives a correlation of 0.98."""
 
 Vector = NDArray[np.float64]
 
 
 class _Weights(NamedTuple):
-    """Of a factor (c,) in products with others' rows, and in what a row has by itself; and what each row has."""
+    """Weights of the factors (c,) in products with other rows and in the row's own term, and its constant."""
 
     cross: Vector
     own: Vector
@@ -28,9 +28,9 @@ class _Weights(NamedTuple):
 
 
 def by_inner_product(canonical: Vector, loadings: Vector, usual: Vector, *, query: bool) -> Vector:
-    """Coordinates (n, c + 2) of rows (n, c): the inner product of a query's and a document's is the ratio.
+    """Coordinates (n, c + 2) of rows (n, c): the inner product of a query's and a document's is the log ratio.
 
-    What a row has by itself stands in the last two coordinates, in the other order for queries.
+    The last two coordinates hold the row's own term and a 1, in reverse order for documents.
     """
     weights = _weights(loadings, usual)
     own = (weights.constant - canonical**2 @ (weights.own / 2))[:, None]
@@ -39,11 +39,11 @@ def by_inner_product(canonical: Vector, loadings: Vector, usual: Vector, *, quer
 
 
 def by_distance(canonical: Vector, loadings: Vector, usual: Vector, *, query: bool) -> Vector:
-    """Coordinates (n, c + 1) of rows (n, c): documents are as near to a query as the ratio is high.
+    """Coordinates (n, c + 1) of rows (n, c): the higher the log ratio, the nearer a document is to a query.
 
-    For indexes that know no inner product. Queries are stretched, and documents shrunk, until what a document has by
-    itself is less than its squared length, which one further coordinate makes up for. The stretching is enough for any
-    loadings, so that the coordinates of a space that joins later fit.
+    This is for indexes without inner product. Queries are stretched, and documents shrunk, until a document's squared
+    length is below what its own term requires; one further coordinate makes up the difference. The stretch suffices for
+    any loadings, so that coordinates of a space that joins later fit in.
     """
     weights, stretch = _weights(loadings, usual), _stretch(usual)
     if query:
@@ -54,19 +54,19 @@ def by_distance(canonical: Vector, loadings: Vector, usual: Vector, *, query: bo
 
 
 def from_distance(documents: Vector, usual: Vector) -> Vector:
-    """Coordinates (n, c + 2) by inner product of documents that have such by distance (n, c + 1)."""
+    """Convert documents' coordinates for distances (n, c + 1) to those for inner products (n, c + 2)."""
     own = (_room(usual) - (documents**2).sum(axis=1, keepdims=True)) / 2
     return np.concatenate([documents[:, :-1] * _stretch(usual), np.ones_like(own), own], axis=1)
 
 
 def _stretch(usual: Vector) -> Vector:
-    """By how much queries are stretched along each factor (c,): enough for the largest loading."""
+    """The factor (c,) by which queries are stretched along each axis: enough for the largest loading."""
     largest = MAX_LOADING**2
     return np.asarray(np.sqrt((1 - largest * usual**2) / (usual**2 * (1 - largest**2))))
 
 
 def _room(usual: Vector) -> float:
-    """More than twice what a document of any space has, whatever its row."""
+    """An upper bound of twice the own term of any document of any space."""
     return float(-np.log(1 - MAX_LOADING**2 * usual**2).sum() / 2)
 
 

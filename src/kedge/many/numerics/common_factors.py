@@ -1,10 +1,10 @@
-"""Common factors: coordinates of all spaces in which rows of one item agree, and how far each space knows them.
+"""Common factors: coordinates of all spaces in which rows of one item agree, and how well each space knows them.
 
-Generalised CCA (MAXVAR, Kettenring 1971), read as a Gaussian model with independent factors z_i of variance 1: every
-space s sees u_i = r_si z_i + noise, with variance 1 as well, so that rows of one item correlate by r_si r_ti between
-any two spaces. The correlations are measured on pairs that the directions were not fitted to; for two spaces it is the
-pair model. Rows that are one item say together where z is: their *evidence* sum r u / (1 - r^2) and their *precision*
-sum r^2 / (1 - r^2) make it Gaussian with mean evidence / (1 + precision) and variance 1 / (1 + precision).
+This is generalised CCA (MAXVAR, Kettenring 1971), read as a Gaussian model with independent factors z_i of variance 1:
+every space s sees u_i = r_si z_i + noise, also of variance 1, so that rows of one item correlate by r_si r_ti between
+any two spaces. The correlations are measured on pairs that the directions were not fitted to; for two spaces this is
+the pair model. Rows of one item determine z jointly: given their *evidence* sum r u / (1 - r^2) and their *precision*
+sum r^2 / (1 - r^2), z is Gaussian with mean evidence / (1 + precision) and variance 1 / (1 + precision).
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from kedge.many.numerics.common_coordinates import MAX_LOADING
 from kedge.many.numerics.synchronisation import leading_blocks
 from kedge.models.pair_model import PairModel
 
-_MIN_CORRELATION = 0.03  # factors whose largest is below are left out
+_MIN_CORRELATION = 0.03  # factors whose largest correlation is not above this are left out
 _ROUNDS = 20
-# What all factors are taken to correlate by where only rotations are known.
+# The assumed correlation of all factors if only rotations are known.
 _SLIGHT = 0.01
-# Of a pair model whose directions others have fitted: none of those that are tried.
+# Marks pair models whose directions were fitted elsewhere; never one of the ridges that are tried.
 _NO_RIDGE = -1.0
 
 
 @dataclass(frozen=True)
 class CommonFactors:
-    """Directions (ds, c) of each space, scaled to variance 1, and loadings (k, c): how far it knows each factor."""
+    """Directions (ds, c) of each space, scaled to variance 1, and loadings (k, c): how well it knows each factor."""
 
     directions: tuple[Tensor, ...]
     loadings: Tensor
 
     def on_cpu(self) -> CommonFactors:
-        """The same where groups are made."""
+        """A copy on the CPU, where groups are made."""
         return CommonFactors(tuple(one.cpu() for one in self.directions), self.loadings.cpu())
 
     def canonical(self, space: int, rows: Tensor) -> Tensor:
@@ -45,22 +45,22 @@ class CommonFactors:
         return rows @ self.directions[space].to(rows.dtype)
 
     def evidence(self, space: int, rows: Tensor) -> Tensor:
-        """What rows (n, ds) say of the factors: r u / (1 - r^2) (n, c), which adds up over the rows of a group."""
+        """The evidence of rows (n, ds) about the factors: r u / (1 - r^2) (n, c), additive over the rows of a group."""
         loading = self.loadings[space].to(rows.dtype)
         return self.canonical(space, rows) * (loading / (1 - loading.square()))
 
     def precision(self, space: int) -> Tensor:
-        """How much a row of a space says about each factor (c,): r^2 / (1 - r^2), which adds up as well."""
+        """How much a row of a space says about each factor (c,): r^2 / (1 - r^2), additive as well."""
         return self.loadings[space].square() / (1 - self.loadings[space].square())
 
     def pair_model(self, first: int, second: int) -> PairModel:
-        """How two of the spaces are read: their directions, and the products of their loadings."""
+        """The pair model of two spaces: their directions, and the products of their loadings."""
         correlations = self.loadings[first] * self.loadings[second]
         return PairModel(self.directions[first], self.directions[second], correlations, ridge=_NO_RIDGE)
 
 
 def fit_factors(spectra: Sequence[Spectrum], halves: Mapping[tuple[int, int], Halves], ridge: float) -> CommonFactors:
-    """The factors that pairs of rows imply, given by the moments of two halves of those between each two spaces."""
+    """Fit the factors to pairs of rows, given by the moments of two halves of the pairs between every two spaces."""
     dims = [len(spectrum.variances) for spectrum in spectra]
     count = min(max(dims), sum(dims))
     correlations = {pair: torch.zeros(count, dtype=torch.float64) for pair in halves}
@@ -73,16 +73,16 @@ def fit_factors(spectra: Sequence[Spectrum], halves: Mapping[tuple[int, int], Ha
     loadings = fit_loadings(smooth, len(dims))
     directions = _directions(spectra, {pair: both[0] + both[1] for pair, both in halves.items()}, ridge, count)
     kept = torch.stack(list(smooth.values())).amax(dim=0) > _MIN_CORRELATION
-    kept[0] = True  # a model of nothing would have no coordinates
+    kept[0] = True  # keep at least one factor, since a model needs coordinates
     device = spectra[0].variances.device
     scaled = [spectra[s].scaled_to_unit(directions[s][:, kept.to(device)]) for s in range(len(dims))]
     return CommonFactors(tuple(scaled), loadings[:, kept].to(device))
 
 
 def rotation_factors(spectra: Sequence[Spectrum], into: Sequence[Tensor]) -> CommonFactors:
-    """Factors of maps (ds, c) into a common space alone, where pairs are too few to say how far each is known.
+    """Factors from maps (ds, c) into a common space alone, if pairs are too few to say how well each is known.
 
-    All are taken to be known slightly, so that likelihood is all but cosine.
+    All are assumed to be known slightly, so that likelihood ranks almost like cosine.
     """
     directions = [spectrum.scaled_to_unit(matrix.float()) for spectrum, matrix in zip(spectra, into, strict=True)]
     slight = torch.full((len(into), into[0].shape[1]), _SLIGHT**0.5, dtype=torch.float64, device=into[0].device)
@@ -90,9 +90,9 @@ def rotation_factors(spectra: Sequence[Spectrum], into: Sequence[Tensor]) -> Com
 
 
 def fit_loadings(correlations: Mapping[tuple[int, int], Tensor], count: int) -> Tensor:
-    """Loadings r (k, c) whose products r_s r_t are nearest to correlations (c,) of pairs of spaces; from 0 to 0.99.
+    """Loadings r (k, c), from 0.01 to 0.99, whose products r_s r_t fit the correlations (c,) of pairs of spaces best.
 
-    One factor at a time has one column; all are fitted side by side by alternating least squares.
+    Each factor has a column of its own; all columns are fitted in parallel by alternating least squares.
     """
     mean = torch.stack(list(correlations.values())).mean(dim=0).clamp_min(0)
     loadings = mean.sqrt().repeat(count, 1).clamp(0.01, MAX_LOADING)
@@ -102,7 +102,7 @@ def fit_loadings(correlations: Mapping[tuple[int, int], Tensor], count: int) -> 
             for one, other in ((s, t), (t, s)):
                 above[one] += values * loadings[other]
                 below[one] += loadings[other].square()
-        # Halfway: of two spaces a whole step would swing to and fro.
+        # Go halfway: with two spaces, full steps would oscillate.
         loadings = ((loadings + above / below) / 2).clamp(0.01, MAX_LOADING)
     return loadings
 
@@ -110,7 +110,7 @@ def fit_loadings(correlations: Mapping[tuple[int, int], Tensor], count: int) -> 
 def _directions(
     spectra: Sequence[Spectrum], moments: Mapping[tuple[int, int], Moments], ridge: float, count: int
 ) -> list[Tensor]:
-    """Directions (ds, count) of each space along which the rows of pairs vary together, by rank."""
+    """Directions (ds, count) of each space along which the rows of pairs vary together, strongest first."""
     white = {
         (s, t): spectra[t].whitened(spectra[s].whitened(m.cross / m.source.trace(), ridge).T, ridge).T.float()
         for (s, t), m in moments.items()
@@ -129,5 +129,5 @@ def _correlations(left: Tensor, right: Tensor, held_out: Moments) -> Tensor:
 
 
 def _never_rising(values: Tensor) -> Tensor:
-    """Factors come by rank; where a later one seems stronger, that is noise."""
+    """Correlations made non-increasing: factors are in order, so if a later one seems stronger, that is noise."""
     return torch.from_numpy(never_rising(values.numpy())).clamp(0, MAX_LOADING**2)

@@ -1,9 +1,9 @@
-"""Groups: for every item its rows in all spaces, merged step by step, the surest spaces first.
+"""Groups: for every item its rows in all spaces, merged step by step, starting with the surest spaces.
 
-Every space begins as a cluster whose groups are its single rows. Two clusters at a time become one: their groups are
-matched by how much likelier they are one item than two, and mutual matches that are probable become one group; the
-rest stay as they are. Groups are consistent by construction: no row is in two of them, and of each space there is at
-most one row in a group. As in progressive alignment of sequences, what is sure helps to place what is not.
+Every space starts as a cluster whose groups are its single rows. Clusters are merged two at a time: their groups are
+matched by the likelihood ratio of being one item, and probable mutual matches become one group; the rest stay as they
+are. Groups are consistent by construction: no row is in two groups, and a group has at most one row of each space. As
+in progressive alignment of sequences, sure matches help to place unsure ones.
 
 For two groups with evidence e and e', and precisions p and p' (sums over their rows, see `common_factors`), the log
 likelihood ratio of being one item is, summed over the factors,
@@ -34,12 +34,12 @@ class Groups:
     probability: Tensor
 
     def pairs(self, first: int, second: int) -> Tensor:
-        """The rows (p, 2) of two spaces that are in one group."""
+        """The pairs (p, 2) of rows of two spaces that share a group."""
         both = self.rows[:, [first, second]]
         return both[(both >= 0).all(dim=1)]
 
     def partners(self, first: int, second: int, count: int) -> Tensor:
-        """The rows (n,) of the second space in the groups of all n rows of the first; -1 where there is none."""
+        """The rows (n,) of the second space in the groups of all n rows of the first, -1 if there is none."""
         found = torch.full((count,), -1, dtype=torch.int64, device=self.rows.device)
         pairs = self.pairs(first, second)
         found[pairs[:, 0]] = pairs[:, 1]
@@ -47,13 +47,13 @@ class Groups:
 
     @property
     def sizes(self) -> Tensor:
-        """How many rows each group has (g,)."""
+        """The number of rows of each group (g,)."""
         return (self.rows >= 0).sum(dim=1)
 
 
 @dataclass(frozen=True)
 class _Cluster:
-    """Groups over some `members`, and what their rows say of the factors: evidence and precision (g, c)."""
+    """Groups over some `members`, with the evidence and precision (g, c) of their rows about the factors."""
 
     members: frozenset[int]
     groups: Groups
@@ -71,11 +71,11 @@ def merge_groups(
     chance_rate: float = 0.0,
     budget: int = DEFAULT_BUDGET,
 ) -> Groups:
-    """Groups of the normalised rows (n_s, d_s) of all spaces.
+    """Group the normalised rows (n_s, d_s) of all spaces.
 
-    Spaces are merged in the order of how sure their pairs are; those that no pair connects stay apart. `known` (a, k)
-    are tuples of rows, -1 where unknown, that are one item and are never parted. `chance_rate` is the share of rows
-    that seem recognised by chance.
+    Spaces are merged in descending order of the sureness of their pairs; those that no pair connects stay apart.
+    `known` (a, k) holds tuples of rows, -1 where unknown, that are one item and are kept together. `chance_rate` is the
+    share of rows that seem recognised by chance.
     """
     clusters = [_single(factors, space, rows, len(spaces)) for space, rows in enumerate(spaces)]
     for (s, t), _ in sorted(sureness.items(), key=lambda item: -item[1]):
@@ -99,10 +99,10 @@ def join_groups(
     chance_rate: float,
     budget: int = DEFAULT_BUDGET,
 ) -> Groups:
-    """Groups (g, k + 1) with the rows of one more space, which has no say in how the others are grouped.
+    """Add the rows of one more space to groups, giving (g, k + 1), without changing how the others are grouped.
 
-    `spaces` are the rows of those members that are `at_hand`, by their numbers among the k, and those of the new space
-    last; `known` (a, 1 + p) are tuples of rows of the new space and of the members at hand.
+    `spaces` holds the rows of the members `at_hand` (numbers among the k), followed by those of the new space; `known`
+    (a, 1 + p) holds tuples of rows of the new space and of the members at hand.
     """
     own = known[:, [*range(1, known.shape[1]), 0]]
     width = groups.rows.shape[1] + 1
@@ -121,7 +121,7 @@ def join_groups(
 
 
 def group_ratios(left: tuple[Tensor, Tensor], right: tuple[Tensor, Tensor]) -> Tensor:
-    """Log likelihood ratios (g, h) of groups, given by evidence and precision (g, c) and (h, c); stored whole."""
+    """Log likelihood ratios (g, h) of groups, given by evidence and precision (g, c) and (h, c), as a full matrix."""
     (e, p), (f, q) = left, right
     both = 1 + p[:, None] + q[None]
     ratios = (e[:, None] + f[None]).square() / both - (e.square() / (1 + p))[:, None] - (f.square() / (1 + q))[None]
@@ -131,8 +131,8 @@ def group_ratios(left: tuple[Tensor, Tensor], right: tuple[Tensor, Tensor]) -> T
 def group_coordinates(left: tuple[Tensor, Tensor], right: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
     """Coordinates (g, c + 2) and (h, c + 2) whose inner products are the log likelihood ratios of `group_ratios`.
 
-    Exactly so where all groups of a side are of the same spaces; where some lack a row, the other side's precision is
-    taken to be its mean in what a group gains or loses by itself.
+    This is exact if all groups of a side have rows of the same spaces; otherwise it is approximate, with the mean
+    precision of the other side in place of that of each of its groups.
     """
     (e, p), (f, q) = left, right
     total_left, total_right = 1 + p + q.mean(dim=0), 1 + p.mean(dim=0) + q
@@ -146,7 +146,7 @@ def group_coordinates(left: tuple[Tensor, Tensor], right: tuple[Tensor, Tensor])
 
 
 def _single(factors: CommonFactors, space: int, rows: Tensor, width: int, place: int | None = None) -> _Cluster:
-    """Every row of a space as a group of its own, in its column, or another place, of so many."""
+    """A cluster with every row of a space as a group of its own; its column is `space`, or `place` if given."""
     groups = torch.full((len(rows), width), -1, dtype=torch.int64, device=rows.device)
     groups[:, space if place is None else place] = torch.arange(len(rows), device=rows.device)
     evidence = factors.evidence(space, rows)
@@ -157,7 +157,7 @@ def _single(factors: CommonFactors, space: int, rows: Tensor, width: int, place:
 def _merged(
     left: _Cluster, right: _Cluster, known: Tensor, min_probability: float, chance_rate: float, budget: int
 ) -> _Cluster:
-    """Two clusters as one."""
+    """Merge two clusters."""
     compared = ExactComparison(
         *group_coordinates((left.evidence, left.precision), (right.evidence, right.precision)), budget
     )
@@ -179,14 +179,14 @@ def _merged(
 
 
 def _joined(left: _Cluster, right: _Cluster, pairs: Tensor, probability: Tensor) -> _Cluster:
-    """The cluster in which pairs (p, 2) of groups are one each, with a probability (p,)."""
+    """The cluster in which each of the pairs (p, 2) of groups is merged into one, with a probability (p,)."""
     of_left, of_right = pairs.T
     rest = []
     for cluster, used in ((left, of_left), (right, of_right)):
         alone = torch.ones(len(cluster.evidence), dtype=torch.bool)
         alone[used] = False
         rest.append(alone)
-    rows = torch.maximum(left.groups.rows[of_left], right.groups.rows[of_right])  # of each space one of them is -1
+    rows = torch.maximum(left.groups.rows[of_left], right.groups.rows[of_right])  # at least one of the two is -1
     joint = probability * left.groups.probability[of_left] * right.groups.probability[of_right]
     groups = Groups(
         torch.cat([rows, left.groups.rows[rest[0]], right.groups.rows[rest[1]]]),
@@ -201,7 +201,7 @@ def _joined(left: _Cluster, right: _Cluster, pairs: Tensor, probability: Tensor)
 
 
 def _known_pairs(left: Groups, right: Groups, known: Tensor) -> Tensor:
-    """Pairs (p, 2) of groups that hold rows of one known tuple, each group once."""
+    """Pairs (p, 2) of groups that hold rows of the same known tuple; each group is in at most one pair."""
     found: dict[int, int] = {}
     for item in known.tolist():
         ends = [_group_with(groups, item) for groups in (left, right)]
@@ -211,7 +211,7 @@ def _known_pairs(left: Groups, right: Groups, known: Tensor) -> Tensor:
 
 
 def _group_with(groups: Groups, item: Sequence[int]) -> int | None:
-    """The group that holds a row of a tuple."""
+    """The first group that holds a row of a tuple, or None."""
     masks = [groups.rows[:, space] == row for space, row in enumerate(item) if row >= 0]
     hits = reduce(torch.logical_or, masks, torch.zeros(len(groups.rows), dtype=torch.bool)).nonzero()
     return int(hits[0]) if len(hits) else None

@@ -1,7 +1,7 @@
-"""Loop closure: does a row come back to itself over three spaces? Evidence that needs no labels.
+"""Loop closure: does a row come back to itself over three spaces? This is evidence without labels.
 
-Three matches that were found independently lead a row of A to B, on to C and back to A. If all three are right, it
-comes back; if one of them is wrong, hardly any row does, however sure that match looks by itself.
+Three independently found matches lead a row of A to B, on to C and back to A. If all three are right, it comes back to
+itself; if one of them is wrong, hardly any row does, however sure that match looks by itself.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor
 from kedge.many.numerics.pair_graph import Pair
 
 CLOSED = 0.3
-"""A loop is closed if at least this share of its complete chains comes back beyond chance."""
+"""A loop is closed if at least this share of its complete chains, beyond chance, comes back."""
 
 _MIN_CHAINS = 30
 _SHUFFLES = 5
@@ -23,7 +23,7 @@ _SHUFFLES = 5
 
 @dataclass(frozen=True)
 class Link:
-    """Partners (n,) of all rows of a space in the next one, and those of them that are `sure`; -1 for none."""
+    """The partners (n,) of all rows of a space in the next one, and only the `sure` ones (n,); -1 for none."""
 
     partner: Tensor
     sure: Tensor
@@ -33,8 +33,8 @@ class Link:
 class Loop:
     """A loop over `spaces` s, t, u.
 
-    `back` is the share of the rows of s that come back, `chance` the share that would by chance. Where items are
-    missing, few rows can: of the `chains`, rows whose three partners are all sure, the share that comes back is `kept`.
+    `back` is the share of the rows of s that come back, `chance` the share expected by chance. If items are missing,
+    few rows can come back, so `kept` is the share among the `chains`, the rows whose three partners are all sure.
     """
 
     spaces: tuple[int, int, int]
@@ -45,20 +45,19 @@ class Loop:
 
     @property
     def closure(self) -> float:
-        """The share of all rows that comes back, of those that chance would not bring back."""
+        """The share of rows that come back, corrected for chance."""
         return max(self.back - self.chance, 0.0) / max(1 - self.chance, 1e-9)
 
     @property
     def closed(self) -> bool | None:
-        """Whether complete chains come back; None where there are too few to say."""
+        """Whether enough complete chains come back; None if there are too few to say."""
         return None if self.chains < _MIN_CHAINS else self.kept - self.chance >= CLOSED
 
 
 def close_loop(spaces: tuple[int, int, int], forth: Link, across: Link, back: Link) -> Loop:
-    """The loop of the matches of s with t (n,), of t with u (m,) and of u with s (l,).
+    """Close the loop of the matches of s with t (n,), of t with u (m,) and of u with s (l,).
 
-    What chance brings back is seen with the rows of t dealt anew among their partners in u: as many rows meet, at the
-    same popular ones.
+    The chance level is measured by shuffling the partners in u among the rows of t, which keeps popular rows popular.
     """
     own = torch.arange(len(forth.partner), device=forth.partner.device)
     generator = torch.Generator().manual_seed(0)
@@ -77,9 +76,9 @@ def close_loop(spaces: tuple[int, int, int], forth: Link, across: Link, back: Li
 
 
 def breaking_pairs(loops: Sequence[Loop]) -> list[Pair]:
-    """The pairs that break loops: none that goes over them closes, but for each loop every other pair closes another.
+    """The pairs that break loops: no loop over them closes, but in one of these both other pairs close another loop.
 
-    Where a single loop is all there is, nobody can say which of its pairs is wrong, and none is named.
+    With a single loop it is impossible to say which of its pairs is wrong, so none is returned.
     """
     closed = {pair for loop in loops if loop.closed for pair in _sides(loop)}
     suspects: dict[Pair, None] = {}

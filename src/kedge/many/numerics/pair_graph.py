@@ -9,13 +9,13 @@ Pair = tuple[int, int]
 """The numbers s < t of two spaces."""
 
 MAX_ALL = 5
-"""Of up to so many spaces all pairs are run; of more, those of neighbours and of next neighbours in a ring."""
+"""For up to this many spaces all pairs are run; for more, those of nearest and next-nearest neighbours in a ring."""
 
 _MAX_TRIES = 3
 
 
 def pairs_to_run(count: int) -> list[Pair]:
-    """Pairs of so many spaces: all where they are few, otherwise two per space, so that each is in triangles."""
+    """The pairs of `count` spaces to run: all if few, otherwise two per space, so that each is in triangles."""
     if count <= MAX_ALL:
         return list(combinations(range(count), 2))
     ring = {tuple(sorted((space, (space + step) % count))) for space in range(count) for step in (1, 2)}
@@ -23,7 +23,7 @@ def pairs_to_run(count: int) -> list[Pair]:
 
 
 def pairs_to_try(count: int, ok: Iterable[Pair], tried: Iterable[Pair]) -> list[Pair]:
-    """Further pairs for the spaces that nothing connects with the main component: some of its spaces each."""
+    """Further pairs to try for each space outside the main component, with some of the component's spaces."""
     ok = list(ok)
     main, tried = main_component(count, ok), set(tried)
     degrees = {space: sum(space in pair for pair in ok) for space in main}
@@ -36,14 +36,14 @@ def pairs_to_try(count: int, ok: Iterable[Pair], tried: Iterable[Pair]) -> list[
 
 
 def main_component(count: int, ok: Iterable[Pair]) -> set[int]:
-    """The largest set of spaces that pairs connect; of equally large ones that of the first space. Empty if none do."""
+    """The largest set of spaces connected by pairs, ties going to the first space; empty if there are no pairs."""
     ok = list(ok)
     components = [component for component in components_of(count, ok) if len(component) > 1]
     return max(components, key=lambda component: (len(component), -min(component)), default=set())
 
 
 def components_of(count: int, ok: Iterable[Pair]) -> list[set[int]]:
-    """The sets of spaces that pairs connect."""
+    """The connected components of the spaces."""
     components = [{space} for space in range(count)]
     for s, t in ok:
         left, right = (next(one for one in components if space in one) for space in (s, t))

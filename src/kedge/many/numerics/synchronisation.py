@@ -1,9 +1,9 @@
 """Synchronisation: one rotation per space into a common one, from what is known between pairs of spaces.
 
-Pairs (s, t) of spaces have cross moments M_st (ds, dt), sums over pairs of rows. Wanted are Q_s with orthonormal rows
-or columns that maximise the sum of tr(Q_s^T M_st Q_t): generalised Procrustes. A pair that is sure brings many rows,
-and so counts for more; a space that is paired with one other only still gets its place, through it. The start is
-spectral (the leading eigenvectors of all M_st side by side), and then each rotation in turn is the best given the rest.
+Pairs (s, t) of spaces have cross moments M_st (ds, dt), sums over pairs of rows. We look for Q_s with orthonormal rows
+or columns that maximise the sum of tr(Q_s^T M_st Q_t): generalised Procrustes. Pairs of spaces with many sure rows
+weigh more, and a space that is paired with only one other still gets its place through it. The start is spectral (the
+leading eigenvectors of the block matrix of all M_st); then each rotation in turn is set to the best given the others.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _ROUNDS, _SETTLED = 30, 1e-5
 
 
 def synchronise(crosses: Crosses, dims: Sequence[int]) -> list[Tensor]:
-    """Rotations Q_s (ds, d), d the largest dimension, that fit all cross moments (ds, dt) best.
+    """Rotations Q_s (ds, d), where d is the largest dimension, that fit all cross moments (ds, dt) best.
 
-    Every space must be connected with the others by some; Q_s Q_t^T then takes rows of s to where those of t are.
+    The cross moments must connect all spaces; Q_s Q_t^T then maps rows of s to their counterparts in t.
     """
     start = leading_blocks(crosses, dims, max(dims))
     rotations = [nearest_rotation(block) for block in start]
@@ -42,13 +42,14 @@ def synchronise(crosses: Crosses, dims: Sequence[int]) -> list[Tensor]:
 
 
 def rotation_into(crosses: Mapping[int, Tensor], rotations: Sequence[Tensor]) -> Tensor:
-    """The rotation (d, D) of one more space, of which these are the cross moments (d, dt) with others that stay put."""
+    """The rotation (d, D) of one more space, given its cross moments (d, dt) with spaces whose rotations are fixed."""
     return nearest_rotation(torch.stack([cross @ rotations[t] for t, cross in crosses.items()]).sum(dim=0))
 
 
 def leading_blocks(crosses: Crosses, dims: Sequence[int], count: int) -> list[Tensor]:
-    """The leading `count` eigenvectors of the symmetric matrix whose blocks are the crosses, one block (ds, count) per
-    space; its diagonal blocks are zero.
+    """The leading `count` eigenvectors of the symmetric block matrix of the crosses, as a block (ds, count) per space.
+
+    Its diagonal blocks are zero.
     """
     ends = torch.tensor([0, *dims]).cumsum(dim=0).tolist()
     places = [slice(begin, end) for begin, end in pairwise(ends)]
@@ -62,7 +63,7 @@ def leading_blocks(crosses: Crosses, dims: Sequence[int], count: int) -> list[Te
 
 
 def _pull(crosses: Crosses, rotations: Sequence[Tensor], space: int) -> Tensor:
-    """Where the others' rotations would have a space's rows (ds, d)."""
+    """The sum (ds, d) of the space's cross moments with the rotated others; its nearest rotation is the update."""
     total = torch.zeros_like(rotations[space])
     for (s, t), cross in crosses.items():
         if s == space:

@@ -1,1 +1,1 @@
-"""Fused GPU kernels, and when they are used; the only folder that knows Triton."""
+"""Fused GPU kernels, and when they are used; the only folder that depends on Triton."""

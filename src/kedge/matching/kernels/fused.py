@@ -1,14 +1,14 @@
 """Fused kernels (Triton): reductions of a similarity that never leaves the chip.
 
-Each program owns a block of rows and walks over all columns: a tile of products in registers, reduced at once. What is
-kept between tiles is a few numbers a row. Products are made of tf32 or bfloat16 numbers and added up in float32.
+Each program owns a block of rows and walks over all columns: a tile of products in registers, reduced at once. Only a
+few numbers per row are kept between tiles. Products are taken in tf32, bfloat16 or float32, and accumulated in float32.
 
-What limits them is how fast tiles come in, not the reductions: blocks are as large as registers allow, they come by
-tensor descriptors (which Hopper copies without any help of the program), and the walk over columns and the walk over
-coordinates are one loop to the compiler (`flatten`), so that the next tile is on its way while this one is reduced.
+The bottleneck is loading tiles, not the reductions: blocks are as large as registers allow, they are loaded through
+tensor descriptors (which Hopper copies asynchronously), and the loops over columns and over coordinates are flattened
+into one for the compiler (`flatten`), so that the next tile is loaded while this one is reduced.
 
-The same reductions in plain torch, over blocks of rows, are in the modules that call these (see `backend.py`), and the
-tests hold the kernels to them. Import this module only where there is a CUDA device and Triton.
+The modules that call these kernels contain the same reductions in plain torch, over blocks of rows (see `backend.py`),
+and the tests compare the two. Import this module only if there is a CUDA device and Triton is installed.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from kedge.matching.kernels.backend import MAX_FUSED_NEIGHBOURS, Precision, current_precision
 
 CALLS: Counter[str] = Counter()
-"""How often each kernel was called, so that a test can tell that it was."""
+"""How often each kernel was called, for tests."""
 
 _SLOTS: Any = tl.constexpr(MAX_FUSED_NEIGHBOURS)
-# In powers of two: the hardware has no other exponential.
+# log2(e): the hardware only has exponentials to the base 2.
 _TO_TWO: Any = tl.constexpr(1.4426950408889634)
-# Widths that inner dimensions are padded to, in numbers, and what a step of the product takes: 128 bytes.
+# Inner dimensions are padded to multiples of a step of the product: this many numbers, or 128 bytes.
 _STEP = {torch.bfloat16: 64, torch.float32: 32}
 _STEP_BYTES = 128
-# Of the chips that the kernels run on, where torch does not tell.
+# The least of all supported chips, if torch does not report it.
 _MIN_SHARED_MEMORY = 99 * 1024
 
 
 class _Shape(NamedTuple):
-    """Rows and columns of a tile, warps that share it, and tiles on their way at once."""
+    """Rows and columns of a tile, warps that share it, and how many tiles are loaded ahead."""
 
     rows: int
     columns: int
@@ -48,14 +48,14 @@ class _Shape(NamedTuple):
 
 
 def prepare(rows: Tensor, precision: Precision) -> Tensor:
-    """Rows (n, d) as the kernels want them: contiguous, of the precision's type, d padded with zeros to whole steps."""
+    """Rows (n, d) as the kernels need them: contiguous, of the precision's type, d padded with zeros to whole steps."""
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     step = _STEP[dtype]
     width = -(-rows.shape[1] // step) * step
     prepared = torch.zeros(len(rows), width, dtype=dtype, device=rows.device)
     prepared[:, : rows.shape[1]] = rows
     if precision == "tf32":
-        # The tensor cores would cut the last 13 bits off; rounding leaves an error without a bias, and a smaller one.
+        # The tensor cores would truncate the last 13 bits; rounding leaves a smaller error, without a bias.
         bits = prepared.view(torch.int32)
         bits.add_(0x1000).bitwise_and_(-0x2000)
     return prepared
@@ -95,13 +95,14 @@ def top_k(a: Tensor, b: Tensor, k: int, *, precision: Precision | None = None) -
 def barycenters(
     a: Tensor, b: Tensor, values: Tensor, scale: float, bias: Tensor, *, precision: Precision | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Softmax over j of scale <a_i, b_j> + bias_j: the mean (n, v) of the values (m, v) it weighs, its log-sum-exp
-    (n,), and its largest exponent (n,). As attention does it, with at most 512 values a row.
+    """Means (n, v) of values (m, v) under a softmax over j of scale <a_i, b_j> + bias_j, as in attention.
+
+    Also returns the log-sum-exp (n,) and the largest exponent (n,) of each row. There are at most 512 values a row.
     """
     precision = precision or current_precision()
     means = torch.empty(len(a), values.shape[1], device=a.device)
     total, peak = torch.empty(2, len(a), device=a.device)
-    width = max(16, triton.next_power_of_2(values.shape[1]))  # tensor cores take no fewer
+    width = max(16, triton.next_power_of_2(values.shape[1]))  # the least that tensor cores take
     weighed = prepare(values, precision)
     shape = _fitted(_barycenter_shape(width, precision, a.device), a.device, width * weighed.element_size())
     tensors = (_described(weighed, shape.columns, width), bias.contiguous(), means, total, peak)
@@ -109,8 +110,8 @@ def barycenters(
     return means, total, peak
 
 
-# Chosen by measuring on an H200 (`python benchmarks/fused.py`); one for each kernel, so that little is compiled.
-# `_fitted` makes less of them where a chip has less shared memory.
+# Tuned on an H200 (`python benchmarks/fused.py`); one for each kernel, so that little is compiled. `_fitted` shrinks
+# them for a chip with less shared memory.
 _SHAPES = {
     "log_sum_exp": _Shape(128, 256, 8, 3),
     "best_two": _Shape(128, 256, 8, 4),
@@ -120,16 +121,19 @@ _EXACT_SHAPE = _Shape(64, 64, 8, 2)
 
 
 def _barycenter_shape(width: int, precision: Precision, device: torch.device) -> _Shape:
-    """Means of many values leave less room for the tile, and pass through shared memory once more on their way out."""
+    """The shape for means of `width` values.
+
+    Many values leave less room for the tile, and pass through shared memory once more before they are stored.
+    """
     if precision == "float32" or 128 * width * 4 > min(shared_memory(device), 128 * 256 * 4):
         return _Shape(64, 32, 8, 2)
     return _Shape(128, 128, 8, 2) if precision == "bf16" else _Shape(128, 64, 8, 3)
 
 
 def _fitted(shape: _Shape, device: torch.device, width: int = 0) -> _Shape:
-    """The shape, or a smaller one whose tiles fit on the chip: fewer on their way at once, then narrower ones.
+    """The shape, or a smaller one whose tiles fit on the chip: first fewer are loaded ahead, then they are narrower.
 
-    `width` is how many bytes a column brings along besides its step of 128 bytes.
+    `width` is how many bytes a column takes besides its step of 128 bytes.
     """
     room = shared_memory(device)
     while shape.stages * ((shape.rows + shape.columns) * _STEP_BYTES + shape.columns * width) > room:
@@ -138,12 +142,12 @@ def _fitted(shape: _Shape, device: torch.device, width: int = 0) -> _Shape:
         elif shape.columns > 16:
             shape = shape._replace(columns=shape.columns // 2)
         else:
-            break  # let the compiler say it
+            break  # let the compiler report it
     return shape
 
 
 def shared_memory(device: torch.device) -> int:
-    """Bytes that the tiles of a program can take, with some left for reductions."""
+    """Bytes of shared memory for the tiles of a program, with some left for reductions."""
     properties: Any = torch.cuda.get_device_properties(device)
     return int(getattr(properties, "shared_memory_per_block_optin", _MIN_SHARED_MEMORY)) - 4096
 
@@ -160,7 +164,7 @@ def _launch(
 ) -> Any:
     """Run a kernel over all rows of a (n, d) against b (m, d), whose descriptors come before its other arguments.
 
-    Returns the kernel as compiled.
+    Returns the compiled kernel.
     """
     name = kernel.__name__.removeprefix("_")
     if shape is None:
@@ -180,12 +184,12 @@ def _launch(
 
 
 def _described(rows: Tensor, height: int, width: int) -> TensorDescriptor:
-    """Rows (n, d) that come in blocks (height, width); beyond the edges there are zeros."""
+    """A descriptor of rows (n, d), loaded in blocks (height, width), with zeros beyond the edges."""
     return TensorDescriptor(rows, list(rows.shape), list(rows.stride()), [height, width])
 
 
 def _kernel(function: Any) -> Any:
-    """Compile one version for all numbers of rows, and wherever in memory a vector begins."""
+    """Compile one version for all numbers of rows, and for any alignment of vectors in memory."""
     arguments = inspect.signature(function).parameters.values()
     varying = [argument.name for argument in arguments if argument.annotation is inspect.Parameter.empty]
     return triton.jit(do_not_specialize=varying, do_not_specialize_on_alignment=varying)(function)
@@ -258,7 +262,7 @@ def _top_k(
 ):  # fmt: skip
     row = tl.program_id(0) * BM
     slots = tl.arange(0, _SLOTS)
-    # The slots beyond k are never the least, so that nothing gets into them.
+    # The slots beyond k are never the smallest, so nothing gets into them.
     unused = tl.where(slots < k, float("-inf"), float("inf"))
     kept = tl.zeros((BM, _SLOTS), dtype=tl.float32) + unused[None, :]
     which = tl.zeros((BM, _SLOTS), dtype=tl.int32)

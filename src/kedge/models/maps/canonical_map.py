@@ -1,6 +1,6 @@
 """Canonical maps: every canonical coordinate goes to its counterpart, shrunk by a power of its correlation.
 
-The first power is the best linear prediction; less keeps more of what distinguishes neighbours.
+The first power is the best linear prediction; smaller powers keep more of what distinguishes neighbours.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The map from one space to the other, chosen by what searching with it needs.
+"""The map from one space to the other, chosen by how well searches with it do.
 
-A map is for an index that compares by plain cosine, so it is judged as a search: how high a row's own partner ranks,
+A map is for an index that compares by plain cosine, so it is judged by searches: how high a row's own partner ranks,
 and how many of the ten nearest are those that the partner itself would find. Both are measured on pairs that the map
 was not fitted to. Which family wins differs between spaces.
 """
@@ -27,29 +27,29 @@ from kedge.models.pair_fitting import moments_of_halves, pair_moments
 from kedge.models.pair_model import choose_ridge
 
 ENOUGH_KNOWN = 50
-"""From so many known pairs on, they and not the found ones are what choices are judged by."""
+"""With at least this many known pairs, choices are judged by them instead of the found ones."""
 
 NEIGHBOURS = 10
 """How many of the nearest rows count as a search's answer."""
 
-# Of many known pairs a share, within these numbers, is kept from the search, to be tested.
+# If known pairs are many, this share of them, within these limits, is kept from the search for testing.
 _UNUSED_SHARE, _MIN_UNUSED, _MAX_UNUSED = 0.25, 20, 500
 _FOLDS = 5
-# Folds are gone through until about so many pairs were tested, within a tenth; against at most so many rows.
+# Folds are tested until about this many pairs were, within a tenth; against about this many rows at most.
 _TESTED, _INDEX = 1000, 5000
-# Of so many searches or more every fourth comes first; maps that are behind the best by more than this, of 2, are not
-# tried on the others.
+# Of this many searches or more, every fourth comes first; maps that trail the best there by more than this, out of 2,
+# are not tried on the others.
 _MANY, _HOPELESS = 400, 0.05
 _MIN_TESTED = 10
-# How much soft pairs may count, in multiples of what they do where nothing can be held out.
+# Weights to try for soft pairs, as multiples of what they count if nothing can be held out.
 _SOFT_WEIGHTS = (0.2, 1, 5)
 
-_Which = tuple[int, str, str]  # the number of a course, a family, and the label of a map
+_Which = tuple[int, str, str]  # the index of a course, a family, and the label of a map
 
 
 @dataclass(frozen=True)
 class Centers:
-    """What was subtracted from the rows of X (dx + 1,) and Y (dy + 1,), if anything.
+    """What was subtracted from the rows of X (dx + 1,) and Y (dy + 1,), or None.
 
     The last number is the length of what lies outside the coordinates of the rows.
     """
@@ -59,8 +59,10 @@ class Centers:
 
 
 class HeldOutMargins(NamedTuple):
-    """Rows (t,) of the source, each translated by a map that had not seen its pair, and by how much (t,) the similarity
-    of its own partner is above what it takes to be among the ten nearest of all rows.
+    """Rows (t,) of the source, each translated by a map that had not seen its pair, and their margins (t,).
+
+    A margin is by how much the similarity of the row's own partner exceeds what it takes to be among the ten nearest of
+    all rows.
     """
 
     rows: Tensor
@@ -69,11 +71,11 @@ class HeldOutMargins(NamedTuple):
 
 @dataclass(frozen=True)
 class ChosenMap:
-    """A map, its family, a label that says more, and how a search with it does on pairs it was not fitted to.
+    """A map, its family, a more specific label, and how well searches with it do on pairs it was not fitted to.
 
-    `mrr` is the mean reciprocal rank of a row's partner, `overlap` the share of its ten nearest that the partner has
-    too; both are None where there were too few pairs to measure them. `tested` pairs were held out in turn; they are
-    known ones, or found ones, which are easier.
+    `mrr` is the mean reciprocal rank of a row's partner, `overlap` the share of its ten nearest that the partner has,
+    too; both are None if there were too few pairs to measure them. `tested` pairs were held out in turn: known ones
+    (`by_known`), or found ones, which are easier.
     """
 
     map: Map
@@ -87,16 +89,16 @@ class ChosenMap:
 
     @property
     def description(self) -> dict[str, Any]:
-        """All but the map and what it was tested on."""
+        """Everything but the map and its margins."""
         scores = {"mrr": self.mrr, "overlap": self.overlap, "tested": self.tested, "by_known": self.by_known}
         return {"family": self.family, "kind": self.label, **scores}
 
 
 def kept_from_search(known: int) -> Tensor:
-    """Mask (s,) of the known pairs that a search does without, where there are enough; none, where there are not.
+    """Mask (s,) of the known pairs that are kept from the search; none if there are too few.
 
-    What a search finds leans towards the pairs that it began with, wrong pairs too. Only pairs that it never saw show
-    how it does on others.
+    What a search finds is biased towards the pairs that it began with, even where it is wrong. Only pairs that it has
+    never seen show how it does on others.
     """
     mask = torch.zeros(known, dtype=torch.bool)
     if known >= ENOUGH_KNOWN:
@@ -115,13 +117,13 @@ def choose_map(
     families: dict[str, str] | None = None,
     tested: Tensor | None = None,
 ) -> ChosenMap:
-    """The best map from X to Y that pairs (p,) of rows give, of which the first `known` are certain.
+    """Choose the best map from X to Y for pairs (p,) of rows, of which the first `known` are certain.
 
-    Where enough are, they alone are tested, all of them or those in the mask `tested` (known,), and maps fitted to
-    them alone are among the candidates. `center` (dy + 1,)
-    is what was subtracted from Y, whose rows are searched as they were before. `soft` (dx, dy) is the cross moment of
-    soft pairs where the found ones are few or in doubt: then maps of it and of the known pairs are candidates too, and
-    with too few known ones to choose by, it is such a map that is taken.
+    If enough are, only they are tested, all of them or those in the mask `tested` (known,), and maps fitted to them
+    alone are among the candidates. `center` (dy + 1,) is what was subtracted from Y, whose rows are searched as they
+    were before. `soft` (dx, dy) is the cross moment of soft pairs, given if found pairs are few or in doubt: then maps
+    fitted to it and the known pairs are candidates, too, and if there are too few known pairs to choose by, such a map
+    is taken.
     """
     certain = known >= ENOUGH_KNOWN
     if soft is not None and not certain:
@@ -131,7 +133,7 @@ def choose_map(
     testable = torch.arange(known if certain else len(rows_x))
     if certain and tested is not None and int(tested.sum()) >= _MIN_TESTED:
         testable = testable[tested.cpu()]
-    fold = torch.full((len(rows_x),), _FOLDS)  # the last one is never left out
+    fold = torch.full((len(rows_x),), _FOLDS)  # the last fold is never left out
     fold[testable] = torch.randperm(len(testable), generator=generator) % _FOLDS
     fold = fold.to(rows_x.device)
     parts = _moments_by_fold(problem, rows_x, rows_y, fold)
@@ -177,13 +179,13 @@ def choose_map(
 
 
 def _moments_by_fold(problem: Problem, rows_x: Tensor, rows_y: Tensor, fold: Tensor) -> list[Moments]:
-    """Moments of the pairs (p,) of each fold (p,); the last is of those that are never left out."""
+    """Moments of the pairs (p,) of each fold (p,), and last of the pairs that are never left out."""
     return [pair_moments(problem, rows_x[fold == i], rows_y[fold == i]) for i in range(_FOLDS + 1)]
 
 
 @dataclass(frozen=True)
 class _Course:
-    """Pairs in folds, and all that maps are fitted to without any one of them."""
+    """Pairs in folds, and what it takes to fit maps to all but one fold."""
 
     problem: Problem
     parts: list[Moments]
@@ -209,7 +211,7 @@ class _Course:
         return cls(problem, parts, best, correlations, rows, known_alone)
 
     def moments(self, left_out: int | None) -> Moments:
-        """Of all pairs but those of one fold."""
+        """Moments of all pairs but those of one fold."""
         total = reduce(Moments.__add__, self.parts)
         return total if left_out is None else total - self.parts[left_out]
 
@@ -229,9 +231,9 @@ class _Course:
 
 @dataclass(frozen=True)
 class _SoftCourse:
-    """Known pairs in folds beside soft ones, whose cross moment (dx, dy) this is.
+    """Known pairs in folds, together with soft pairs, given by their cross moment (dx, dy).
 
-    One candidate: soft pairs say nothing of lengths, and a flexible map would learn them by heart.
+    There is one candidate only: soft pairs say nothing about lengths, and a flexible map would overfit them.
     """
 
     problem: Problem
@@ -289,7 +291,7 @@ class _Trial:
         found = {which: first.scores(candidate) for which, candidate in maps.items()}
         sums = {which: float(scores[:2].mean(dim=1).sum()) for which, scores in found.items()}
         hopeful = [which for which, total in sums.items() if total >= max(sums.values()) - _HOPELESS]
-        order = torch.argsort(~is_first, stable=True).argsort()  # of the searches, where the first ones come first
+        order = torch.argsort(~is_first, stable=True).argsort()  # undoes that the first ones were put first
         return {which: torch.cat([found[which], others.scores(maps[which])], dim=1)[:, order] for which in hopeful}
 
     def _some(self, which: Tensor) -> _Trial:
@@ -300,8 +302,8 @@ class _Trial:
     def scores(self, candidate: Map) -> Tensor:
         """Reciprocal ranks of the partners, overlaps with what they would find, and margins of the partners (3, t).
 
-        A margin is by how much the similarity of the partner is above that of the tenth best of all other rows of Y;
-        where the index is a sample of those, of the row that is as far up in the sample.
+        A margin is by how much the similarity of the partner exceeds that of the tenth best of all other rows of Y; if
+        the index is a sample of them, that of the row at the corresponding rank.
         """
         place = min(max(1, round(NEIGHBOURS * self.share)), len(self.index) - 1)
         queries = _raw(on_tensors(candidate, self.queries), self.center)
@@ -311,9 +313,9 @@ class _Trial:
             values, columns = largest(similarity, min(NEIGHBOURS + 1, len(self.index)))
             nearest = columns[:, : theirs.shape[1]]
             shared = (nearest[:, :, None] == theirs[:, None, :]).any(dim=2).double().mean(dim=1)
-            # Counted in place: the sum of a mask would hold it once more as integers, twice as large as the block.
+            # Counted in place: summing a mask would copy it to integers, twice as large as the block.
             own = similarity.gather(1, self.partners[rows, None])
-            # Where the partner is among the best itself, all others move up by one.
+            # If the partner is itself among the best, all others move up by one.
             above = own >= values[:, place - 1 : place]
             margin = own - torch.where(above, values[:, place : place + 1], values[:, place - 1 : place])
             rank = similarity.gt_(own).sum(dim=1) + 1
@@ -329,7 +331,7 @@ def _raw(directions: Tensor, center: Tensor | None) -> Tensor:
 
 
 def on_tensors(mapping: Map, rows: Tensor) -> Tensor:
-    """What a map makes of unit rows (k, ds), whether it computes with tensors or with NumPy."""
+    """Apply a map to unit rows (k, ds), whether it computes with tensors or with NumPy."""
     if isinstance(mapping, LinearMap) and isinstance(mapping.matrix, Tensor):
         return mapping(rows)
     return torch.from_numpy(mapping(rows.cpu().numpy())).to(rows)

@@ -1,4 +1,4 @@
-"""Which families of maps there are, and where; they are imported when they are needed."""
+"""The families of maps and their modules, which are imported only when needed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def form_of(family: str) -> type[Map]:
 
 
 def candidates(lesson: Lesson, families: dict[str, str] | None = None) -> Iterator[tuple[str, str, Map]]:
-    """All maps that a lesson gives: family, label and map."""
+    """All candidates fitted to a lesson: family, label and map."""
     for family, home in (FAMILIES if families is None else families).items():
         module: Any = import_module(home)
         for label, candidate in module.candidates(lesson):

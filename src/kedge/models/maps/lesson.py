@@ -13,7 +13,7 @@ from kedge.geometry import Moments, Spectrum, nearest_rotation
 
 @dataclass(frozen=True)
 class Lesson:
-    """Pairs, as far as maps depend on them.
+    """What maps are fitted to: pairs, by all that maps depend on.
 
     `moments` are those of the pairs and `x` and `y` the spectra of all rows: enough for any linear map. `ridge` and
     `correlations` (c,) are those of the pair model. `rows` gives the pairs' own rows (p, ds) and (p, dt), for a map

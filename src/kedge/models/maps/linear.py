@@ -38,7 +38,7 @@ class LinearMap:
         return cls(matrix.float())
 
     def in_coordinates(self, source: Tensor, target: Tensor) -> LinearMap:
-        """The same map for rows that come as rows @ source (ds, k) and go to rows @ target.T, of target (dt, l)."""
+        """The same map, with rows multiplied by source (ds, k) before it, and by target.T (l, dt) after it."""
         matrix: Any = self.matrix
         return LinearMap(source @ matrix @ target.T)
 

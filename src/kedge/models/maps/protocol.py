@@ -16,17 +16,17 @@ Matrix = TypeVar("Matrix", NDArray[np.float32], "Tensor")
 
 
 class OnnxGraph(Protocol):
-    """What a map draws its ONNX form with."""
+    """What a map builds its ONNX form with."""
 
     def constant(self, array: NDArray[Any]) -> str:
-        """The name of a constant that holds this array."""
+        """Add a constant that holds this array; returns its name."""
 
     def node(self, operator: str, *inputs: str, **attributes: Any) -> str:
-        """The name of the output of a new node."""
+        """Add a node; returns the name of its output."""
 
 
 class Map(Protocol):
-    """A map from unit rows with ds dimensions to rows with dt; of what comes out only the direction counts."""
+    """A map from unit rows with ds dimensions to rows with dt; only the direction of the result counts."""
 
     @property
     def dims(self) -> tuple[int, int]:
@@ -36,17 +36,17 @@ class Map(Protocol):
         """Unit rows (k, ds) of the normalised source, as rows (k, dt) of the normalised target."""
 
     def in_coordinates(self, source: Tensor, target: Tensor) -> Self:
-        """The same map for rows that come as rows @ source (ds, k) and go to rows @ target.T, of target (dt, l).
+        """The same map, with rows multiplied by source (ds, k) before it, and by target.T (l, dt) after it.
 
-        Maps are fitted in principal axes, and kept in the coordinates that the spaces came with.
+        Maps are fitted in principal axes, and kept in the original coordinates of the spaces.
         """
 
     def state(self) -> dict[str, NDArray[np.float32]]:
-        """All that it learned, as named float32 arrays."""
+        """All that was learned, as named float32 arrays."""
 
     @classmethod
     def from_state(cls, state: Mapping[str, NDArray[np.float32]], dims: tuple[int, int]) -> Self:
-        """The map with this state; raises `InputError` where the state is not one of a map with these dimensions."""
+        """The map with this state; raises `InputError` if the state does not fit a map with these dimensions."""
 
     def onnx(self, graph: OnnxGraph, rows: str) -> str:
-        """The name of what comes out, drawn into a graph, of unit rows (k, ds) of this name."""
+        """Add the map to a graph, for the unit rows (k, ds) of this name; returns the name of its output."""

@@ -1,6 +1,6 @@
 """Whiten, rotate, recolor, by half: a rotation between spaces whose axes vary to different degrees.
 
-As little to learn as a rotation has, so that it serves where pairs are few, or only soft.
+It has no more to learn than a rotation, so it serves if pairs are few, or only soft.
 """
 
 from __future__ import annotations

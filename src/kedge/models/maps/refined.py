@@ -26,7 +26,7 @@ def candidates(lesson: Lesson) -> Iterator[tuple[str, LinearMap]]:
 
 
 def refined_map(moments: Moments, rotation: Tensor) -> LinearMap:
-    """The map that pairs with these moments imply, and the rotation (ds, dt) that they do."""
+    """The refined map of pairs with these moments, which imply this rotation (ds, dt)."""
     from kedge.geometry import refine_rotation
 
     return LinearMap.from_tensor(refine_rotation(moments, rotation, _PRIOR_PAIRS_PER_DIM * len(rotation)))

@@ -1,4 +1,4 @@
-"""Least squares, with several ridges: right where pairs are many."""
+"""Least squares, with several ridges: the best if pairs are many."""
 
 from __future__ import annotations
 

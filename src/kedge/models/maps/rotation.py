@@ -1,4 +1,4 @@
-"""The rotation that pairs imply (orthogonal Procrustes): right where two spaces have the same shape."""
+"""The rotation that pairs imply (orthogonal Procrustes): the best if two spaces have the same shape."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 
 const CONFIG = { displayModeBar: false, responsive: true, doubleClick: false };
 const PRINTED = { width: 330, height: 300 }; // half of a sheet of paper, in pixels
-const redrawings = []; // functions that draw everything again, in the colours of the moment
+const redrawings = []; // functions that redraw everything in the current colours
 const MAX_LETTERS = 60;
 let printing = false;
 
@@ -11,7 +11,7 @@ function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 }
 
-/* Keys and names are text: nothing in them is markup to Plotly either, and they stay short. */
+/* Escape keys and names, since Plotly would read markup in them, and keep them short. */
 function asText(key) {
   const letters = Array.from(visible(key).replace(/\s+/g, " "));
   const text = letters.length > MAX_LETTERS ? `${letters.slice(0, MAX_LETTERS).join("")}...` : letters.join("");
@@ -115,7 +115,7 @@ function drawReliability({ reliability }) {
   if (!reliability || !document.getElementById("reliability")) return;
   const { bins, error } = reliability;
   if (!bins.length) {
-    document.getElementById("reliability").parentElement.remove(); // nothing is known about any pair
+    document.getElementById("reliability").parentElement.remove(); // no pair could be judged
     return;
   }
   const caption = document.getElementById("reliability-caption");

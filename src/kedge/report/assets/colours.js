@@ -1,12 +1,12 @@
 "use strict";
-/* What the colours of the points mean. A colouring has a name, a `value(number, row)` for every row drawn (null where it
+/* What the colours of the points mean. A colouring has a name, a `value(number, row)` for every row drawn (null if it
    is grey), colours for the values from 0 to `max`, and the lines of its legend, each with the rows it `holds`. */
 
 const inHue = (degrees) => `hsl(${degrees},62%,50%)`;
 const HUES = Array.from({ length: 13 }, (_, step) => [step / 12, inHue(30 * (step % 12))]);
-const MAX_GROUPS = 10; // the group after them stands for all others
+const MAX_GROUPS = 10; // a further group stands for all others
 
-/* A pair's colour is the direction in which X's row lies, relative to the anchors found. */
+/* The hue of a pair is the direction of X's row, relative to the anchors found. */
 function huesOf(data, [xs, ys]) {
   return xs.slice(0, data.pairs).map((x, row) => (Math.atan2(ys[row], x) / (2 * Math.PI) + 1) % 1);
 }
@@ -42,7 +42,7 @@ function colouringsOf(data, hues) {
   ];
 }
 
-/* A colouring by the number of a row's group. */
+/* A colouring by group number. */
 function inGroups(names, value) {
   const shade = (group) => colour(group < MAX_GROUPS ? `group-${group}` : "soft");
   const max = Math.max(1, names.length - 1);
@@ -55,7 +55,7 @@ function inGroups(names, value) {
   };
 }
 
-/* The legend as buttons: each selects the rows that have its colour. */
+/* Show the legend as buttons, each of which selects the rows of its colour. */
 function showLegend({ name, legend }, chosen, onChoose) {
   document.getElementById("legend").replaceChildren(...legend.map(({ text, colours }, line) => {
     const item = document.createElement("li");

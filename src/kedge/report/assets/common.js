@@ -1,5 +1,5 @@
 "use strict";
-// Small multiples of many spaces: one canvas per space, the same axes in all, and one group lit up in all of them.
+// Small multiples of many spaces: one canvas per space, all with the same axes, and one group highlighted in all.
 const data = JSON.parse(document.getElementById("data").textContent);
 const canvases = [...document.querySelectorAll("canvas[data-space]")];
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();

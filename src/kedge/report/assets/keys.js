@@ -1,10 +1,10 @@
 "use strict";
-/* Keys as people see them: text, and where they name the image files of a live page, a small picture before it. */
+/* How keys are shown: as text, and on a live page with images, with a small picture before it. */
 
 const PICTURED = "images" in document.documentElement.dataset;
 
-/* A key as text of its own direction: nothing in it is markup, and right-to-left stays inside. What could not be seen
-   is spelt out. */
+/* A key as plain text with its own writing direction, so that right-to-left text does not affect what surrounds it.
+   Keys of invisible characters are spelt out. */
 function isolated(key) {
   const element = document.createElement("bdi");
   element.textContent = visible(key);
@@ -17,7 +17,7 @@ function visible(key) {
   return `"${key.split("").map((letter) => (letter === " " ? " " : spelt(letter))).join("")}"`;
 }
 
-/* A key with its picture, where there is one. */
+/* A key with its picture, if there is one. */
 function pictured(key) {
   const both = document.createDocumentFragment();
   if (PICTURED) {
@@ -33,7 +33,7 @@ function pictured(key) {
   return both;
 }
 
-/* How sure a pair is that was found; one that was given is not a finding. */
+/* The confidence of a found pair; a seed was given, so it has none. */
 function sureness({ confidence }) {
   return confidence === null ? "given as a seed" : `confidence ${confidence.toFixed(2)}`;
 }

@@ -1,6 +1,6 @@
 "use strict";
-/* Names that stay on the picture: anchors first, then the most confident pairs, as many as fit without touching. Zoomed in,
-   points are further apart, and there is room for more. */
+/* Names that stay on the picture: anchors first, then the most confident pairs, as many as fit without touching.
+   Zooming in moves points apart and makes room for more. */
 
 const MAX_LANDMARKS = 24;
 const MAX_TRIED = 5000;
@@ -17,7 +17,7 @@ class Landmarks {
     this.measure = document.createElement("canvas").getContext("2d");
   }
 
-  /* Rows with the sides they are on: pairs on both, or where there are no pairs, all rows. */
+  /* Candidate rows with the sides they are on: pairs on both sides, or all rows if there are no pairs. */
   inOrder() {
     const { keys, pairs, anchors } = this.data;
     const rowOf = new Map(keys[0].slice(0, pairs).map((key, row) => [key, row]));
@@ -27,7 +27,7 @@ class Landmarks {
     return keys.flatMap((each, number) => each.map((_, row) => ({ row, sides: [number] })));
   }
 
-  /* Where rows are selected, only they have names. */
+  /* If rows are selected, only they get names. */
   draw(places, selected) {
     this.measure.font = `12px ${getComputedStyle(document.body).fontFamily}`;
     const frames = this.plots.map(({ _fullLayout: { xaxis, yaxis, width, height } }) => ({
@@ -52,7 +52,7 @@ class Landmarks {
     })));
   }
 
-  /* Where the name of a row stands: above its point, in the middle; undefined where it would not be fully visible. */
+  /* The box of a row's name, centered above its point; undefined if it would not be fully visible. */
   boxOf(row, number, { width, height, left, right, low, high }, places) {
     const x = (places[2 * number][row] - left) / (right - left) * width;
     const y = (high - places[2 * number + 1][row]) / (high - low) * height;

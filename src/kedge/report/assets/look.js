@@ -1,6 +1,6 @@
 "use strict";
-/* The address bar keeps the state of the page, so that it can be shared as a link. Each part of the page gives its state as
-   text by name, and restores it from such text. */
+/* The address bar keeps the state of the page, so that it can be shared as a link. Each part of the page returns its
+   state as named strings, and restores it from them. */
 
 class Look {
   constructor() {
@@ -32,7 +32,7 @@ class Look {
     this.parts.push(...parts);
   }
 
-  /* From now on keep what changes, a moment after it does: browsers limit how often the address may change. */
+  /* From now on save changes with a short delay, since browsers limit how often the address may change. */
   follow() {
     let waiting;
     for (const part of this.parts) {

@@ -1,9 +1,9 @@
 "use strict";
-/* Put the page together once its data are loaded. */
+/* Assemble the page once its data are loaded. */
 
 const FRAME = 20; // milliseconds after which a browser has painted what was drawn
 
-/* The result of an action; if it fails, show the error on the page and return nothing. */
+/* Return the result of an action; if it fails, show the error on the page and return undefined. */
 async function attempt(action) {
   const trouble = document.getElementById("trouble");
   try {
@@ -17,7 +17,7 @@ async function attempt(action) {
   }
 }
 
-/* Let the browser respond to its user before the next piece of work. */
+/* Let the browser respond to the user before the next piece of work. */
 function pause(milliseconds = 0) {
   return new Promise((resolve) => setTimeout(resolve, milliseconds));
 }

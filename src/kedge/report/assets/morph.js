@@ -1,7 +1,7 @@
 "use strict";
-/* A slider that turns the picture of X into that of Y: each pair goes from where X's row lies to where Y's does. */
+/* A slider that morphs the picture of X into that of Y: each pair moves from the place of X's row to that of Y's. */
 
-const TRAILS = 12; // of the rows that move most
+const TRAILS = 12; // number of trails, for the rows that move most
 const TRIP = 2500; // milliseconds
 
 class Morph {
@@ -12,13 +12,13 @@ class Morph {
     this.canvas = this.panel.querySelector("canvas");
     this.slider = this.panel.querySelector("input");
     this.panel.hidden = !source.data.pairs;
-    this.begun = 0; // when the trip began that is under way
+    this.begun = 0; // start time of the running animation
     this.slider.addEventListener("input", () => {
-      this.begun = 0; // who moves it takes over
+      this.begun = 0; // moving the slider stops the animation
       this.draw();
     });
     this.panel.querySelector("button").addEventListener("click", () => this.play());
-    new ResizeObserver(() => this.draw()).observe(this.canvas); // also when it is opened
+    new ResizeObserver(() => this.draw()).observe(this.canvas); // fires on opening too
   }
 
   /* Show the places of a view. */
@@ -27,7 +27,7 @@ class Morph {
     this.draw();
   }
 
-  /* Find and list the rows that move most in this view. */
+  /* List the rows that move most in this view. */
   rank() {
     this.ranked = this.places;
     const [x1, y1, x2, y2] = this.places;
@@ -40,7 +40,7 @@ class Morph {
     }));
   }
 
-  /* To the end, or from there back to the beginning, at once for those who want no motion. */
+  /* Animate to the end, or from there back to the start; jump at once if the user prefers reduced motion. */
   play() {
     const from = Number(this.slider.value);
     const to = from < 100 ? 100 : 0;
@@ -58,7 +58,7 @@ class Morph {
 
   draw() {
     const { clientWidth: width, clientHeight: height } = this.canvas;
-    if (!width || !this.places) return; // it is closed
+    if (!width || !this.places) return; // the panel is closed
     if (this.ranked !== this.places) this.rank();
     const share = Number(this.slider.value) / 100;
     this.slider.setAttribute("aria-valuetext", `${this.slider.value} % of the way from X to Y`);

@@ -5,7 +5,7 @@ class Search {
   constructor(source) {
     this.source = source;
     this.input = document.getElementById("key");
-    this.asked = 0; // how often, so that a late answer to an older question is ignored
+    this.asked = 0; // number of requests so far, to ignore late answers to older ones
     this.wanted = 0;
     this.shown = null;
     this.onShow = () => {};
@@ -41,7 +41,7 @@ class Search {
     return hits;
   }
 
-  /* The neighbours of a key of X or Y, wherever on the page it was chosen. */
+  /* Show the neighbours of a key of X or Y that was chosen anywhere on the page. */
   async showKey(side, key) {
     const number = ++this.wanted;
     const found = await attempt(async () => ({ entry: await this.source.lookUp(side, key) }));
@@ -56,7 +56,7 @@ class Search {
 
   async show(entry) {
     const number = ++this.wanted;
-    const searching = entry.side === "x" ? this.source.results?.(entry) : null; // only a live page can
+    const searching = entry.side === "x" ? this.source.results?.(entry) : null; // only on a live page
     const found = await attempt(() => Promise.all([this.source.neighbours(entry), searching]));
     if (!found || number !== this.wanted) return;
     const [lists, results] = found;
@@ -80,7 +80,7 @@ class Search {
     this.onChange();
   }
 
-  /* Entries with their cosines, and a mark on some. */
+  /* List entries with their cosines, and a mark on some. */
   list(name, entries, markOf) {
     document.getElementById(name).replaceChildren(...entries.map((entry) => {
       const item = document.createElement("li");

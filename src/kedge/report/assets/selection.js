@@ -1,16 +1,16 @@
 "use strict";
-/* Selected rows: inside an area drawn on a picture, or of one colour. */
+/* Selected rows: those inside an area drawn on a picture, or of one colour. */
 
 const MAX_CORNERS = 60;
 
-/* Of the rows of X and of Y, 1 for those selected; a pair is selected by either of its rows. */
+/* Masks over the rows of X and of Y, 1 if selected; a pair is selected if either of its rows is. */
 function selectedRows({ keys, pairs }, holds) {
   const [left, right] = keys.map((each, number) => Uint8Array.from(each, (_, row) => Number(holds(number, row))));
   for (let row = 0; row < pairs; row++) left[row] = right[row] = left[row] | right[row];
   return [left, right];
 }
 
-/* Whether a point is inside an area: a line from it to the left crosses the border an odd number of times. */
+/* Whether a point is inside an area: a ray from it to the left crosses the border an odd number of times. */
 function isInside(x, y, corners) {
   let inside = false;
   for (let here = 0, before = corners.length - 1; here < corners.length; before = here++) {
@@ -20,7 +20,7 @@ function isInside(x, y, corners) {
   return inside;
 }
 
-/* The corners of what was drawn by lasso or as a box, in whole numbers, and few enough for an address. */
+/* The corners of a lasso or box, rounded to whole numbers and few enough to fit in an address. */
 function cornersOf({ lassoPoints, range }) {
   const [xs, ys] = lassoPoints
     ? [lassoPoints.x, lassoPoints.y]
@@ -29,7 +29,7 @@ function cornersOf({ lassoPoints, range }) {
   return xs.map((x, place) => [Math.round(x), Math.round(ys[place])]).filter((_, place) => place % stride === 0);
 }
 
-/* Describe the selection, with a button to clear it, at the picture and at the table. */
+/* Describe the selection at the picture and at the table; the lines have a button to clear it. */
 function describeSelection({ keys, pairs }, selected) {
   const count = (rows) => rows.reduce((sum, each) => sum + each, 0);
   const counted = (number, one, many) => `${number.toLocaleString("en")} ${number === 1 ? one : many}`;

@@ -1,5 +1,5 @@
 "use strict";
-/* The points as they will be drawn first, at once: the library that makes them interactive takes a while to load. */
+/* Sketch the points at once, since the library that makes them interactive takes a while to load. */
 
 const SHADES = 36; // points of one shade are drawn together
 

@@ -1,14 +1,15 @@
 "use strict";
-/* Where the page gets what it shows: packed inside the file, or, live, from the server that serves it.
-   Both have the same methods: `find(text)` returns entries {side, row, key, place, partner, confidence, text} (`place` is the number among
-   the rows drawn, or null), and `neighbours(entry)` a list of them for X and one for Y, with `percent`. */
+/* Where the page gets its data: packed inside the file, or, on a live page, from the server.
+   Both sources have the same methods: `find(text)` returns entries {side, row, key, place, partner, confidence, text}
+   (`place` is the index among the rows drawn, or null), and `neighbours(entry)` a list of entries for X and one for Y,
+   with `percent`. */
 
 const SIDES = ["x", "y"];
 const MAX_HITS = 12;
-const REACH = 4095 * 1.06; // the places are whole numbers up to 4095
+const REACH = 4095 * 1.06; // coordinates are whole numbers of at most 4095
 const fold = (text) => text.normalize("NFKC").toLocaleLowerCase();
 
-/* Unpack what a script element of type application/gzip holds in base64; some come after the scripts. */
+/* Unpack the base64 content of a script element of type application/gzip; some of them come after the scripts. */
 async function unpacked(name) {
   if (document.readyState === "loading" && !document.getElementById(name)) {
     await new Promise((resolve) => document.addEventListener("DOMContentLoaded", resolve, { once: true }));
@@ -25,8 +26,8 @@ class PackedSource {
     this.data = data;
   }
 
-  /* Keys that match exactly, or except for case and the like, or at the beginning, or anywhere, in this order; X and Y in
-     turn, so that neither crowds the other out. */
+  /* Entries whose keys match: first exactly, then up to case and Unicode form, then as a prefix, then anywhere; X and Y
+     alternate, so that neither crowds out the other. */
   async find(text) {
     this.folded ??= this.data.keys.map((keys) => keys.map(fold));
     const typed = text.trim();
@@ -47,14 +48,14 @@ class PackedSource {
     return hits.slice(0, MAX_HITS).map(({ number, row }) => this.entry(number, row));
   }
 
-  /* The entry of a key of X or Y, if it is here. */
+  /* The entry of a key of X or Y, or undefined if it is not on the page. */
   async lookUp(side, key) {
     const number = SIDES.indexOf(side);
     this.rows ??= this.data.keys.map((keys) => new Map(keys.map((each, row) => [each, row])));
     return this.rows[number].has(key) ? this.entry(number, this.rows[number].get(key)) : undefined;
   }
 
-  /* Neighbours are most of the data, and are only unpacked when the first is asked for. */
+  /* Neighbours are most of the data and are only unpacked on first use. */
   async neighbours(entry) {
     this.near ??= unpacked("near").then(JSON.parse);
     const { within, across } = await this.near;
@@ -98,17 +99,17 @@ class LiveSource {
     return (await this.ask("near", { side: entry.side, row: entry.row })).lists;
   }
 
-  /* What a search for a row of X finds with the new model, and translated in the old index. */
+  /* What a row of X finds with the new model, and, translated, in the old index. */
   async results(entry) {
     return this.ask("results", { row: entry.row });
   }
 
-  /* The places of the rows drawn, relative to the anchors that a form asks for. */
+  /* The places of the rows drawn, relative to the anchors chosen in a form. */
   async view(form) {
     return this.ask("view", form);
   }
 
-  /* The places of the rows drawn in a layout that takes a while; null until it is computed. */
+  /* The places of the rows drawn in a slow layout; null until it is computed. */
   async layout() {
     return this.ask("layout", {});
   }
@@ -133,7 +134,7 @@ async function openSource() {
   return new PackedSource(JSON.parse(await unpacked("contents")));
 }
 
-/* The library that draws the charts; a live page has loaded it already. */
+/* Load the library that draws the charts; a live page has loaded it already. */
 async function loadPlotly() {
   if ("Plotly" in window) return;
   const library = document.createElement("script");

@@ -1,8 +1,8 @@
 "use strict";
-/* The two spaces side by side; the partner of the row pointed at lights up on the other side. */
+/* The two spaces side by side; pointing at a row highlights its partner on the other side. */
 
 const MAX_WITHOUT_WEBGL = 3000;
-const WAIT = 1000; // milliseconds between questions whether a layout is computed
+const WAIT = 1000; // milliseconds between requests for a layout that is being computed
 
 class Spaces {
   constructor(source, onPick, onSelect) {
@@ -14,16 +14,16 @@ class Spaces {
     this.plots = SIDES.map((side) => document.getElementById(`plot-${side}`));
     this.views = [...this.data.views];
     this.shown = this.data.shown;
-    this.asked = null; // which other anchors, as text, where they are shown
+    this.asked = null; // the query for other anchors, if they are shown
     this.questions = 0;
     this.lit = null;
-    this.choice = null; // what was selected: an area of a view, or a line of a legend
-    this.selected = null; // the rows it holds
+    this.choice = null; // the selection: an area of a view, or a line of a legend
+    this.selected = null; // masks of the selected rows
     this.dragging = "zoom";
     this.ranges = this.whole();
     const webgl = document.createElement("canvas").getContext("webgl");
     this.type = webgl ? "scattergl" : "scatter";
-    // Drawing every point without WebGL takes seconds, so only some are drawn.
+    // Without WebGL, drawing every point takes seconds, so only some are drawn.
     const rows = Math.max(...this.data.keys.map((keys) => keys.length));
     this.stride = webgl ? 1 : Math.ceil(rows / MAX_WITHOUT_WEBGL);
     this.colourings = colouringsOf(this.data, huesOf(this.data, this.views[this.shown].places));
@@ -82,7 +82,7 @@ class Spaces {
     });
   }
 
-  /* Show a view; one that takes a while is computed first. */
+  /* Show a view, after computing it if necessary. */
   async show(number) {
     const question = ++this.questions;
     const view = this.views[number];
@@ -94,7 +94,7 @@ class Spaces {
       this.describe(places ? "Done." : "");
     }
     if (view.places) this.shown = number;
-    else this.listViews(); // back to the one shown
+    else this.listViews(); // reset the choice to the view shown
     this.see(this.whole());
   }
 
@@ -106,7 +106,7 @@ class Spaces {
     }
   }
 
-  /* Show the view for other anchors, in place of the last one of its kind. */
+  /* Show a view for other anchors, replacing the previous such view. */
   async ask(asked) {
     const question = ++this.questions;
     const view = await attempt(() => this.source.view(asked));
@@ -136,8 +136,8 @@ class Spaces {
     this.onChange();
   }
 
-  /* Select rows: { number, view, corners } are those of a side inside an area of a view, { colour, line } those that a line of
-     a legend stands for; null ends it. */
+  /* Select rows: { number, view, corners } selects those of a side inside an area of a view, { colour, line } those of
+     a line of a legend; null clears the selection. */
   select(choice) {
     this.choice = choice;
     this.selected = choice && selectedRows(this.data, this.holding(choice));
@@ -203,21 +203,21 @@ class Spaces {
     plot.on("plotly_selected", (drawn) => {
       if (!drawn?.lassoPoints && !drawn?.range) return;
       const choice = { number, view: this.views[this.shown].name, corners: cornersOf(drawn) };
-      setTimeout(() => this.select(choice)); // when Plotly is done with it
+      setTimeout(() => this.select(choice)); // after Plotly has finished handling the event
     });
     plot.on("plotly_relayout", (change) => {
       if (!("xaxis.range[0]" in change)) return;
       const range = (axis) => [change[`${axis}axis.range[0]`], change[`${axis}axis.range[1]`]];
       const ranges = [...this.ranges];
       ranges[number] = { x: range("x"), y: range("y") };
-      // Views that can be compared zoom together.
+      // Comparable views zoom together.
       if (this.shown > 0) ranges[1 - number] = ranges[number];
       this.see(ranges);
     });
     plot.on("plotly_doubleclick", () => this.see(this.whole()));
   }
 
-  /* Light up a row, and its partner on the other side, if they are drawn. */
+  /* Highlight a row and its partner on the other side, if they are drawn. */
   light(entry) {
     this.lit = { number: SIDES.indexOf(entry.side), row: entry.place };
     this.plots.forEach((plot, number) => Plotly.relayout(plot, { annotations: this.notes(number) }));
@@ -242,7 +242,7 @@ class Spaces {
     }];
   }
 
-  /* The state as text by name, without what is as at the start. */
+  /* The state as named strings, without defaults. */
   look() {
     const state = {};
     if (this.shown >= this.data.views.length) state.anchors = this.asked;
@@ -255,7 +255,7 @@ class Spaces {
     return state;
   }
 
-  /* Restore what `look` returned. The address may come from anywhere: what does not fit is ignored. */
+  /* Restore what `look` returned. The address may come from anywhere, so what does not fit is ignored. */
   async restore(state) {
     document.getElementById("names").checked = this.landmarks.wanted = state.get("names") !== "off";
     this.colouring = this.colourings.find(({ name }) => name === state.get("colour")) ?? this.colourings[0];

@@ -1,5 +1,5 @@
 "use strict";
-/* What was found, as a table to sort, filter and download. */
+/* The results as a table to sort, filter and download. */
 
 const ROWS_PER_PAGE = 25;
 const MINUTE = 60_000;
@@ -9,7 +9,7 @@ function isFigure(column) {
   return column === "confidence";
 }
 
-/* What rows say, by side and key, where a store keeps texts. */
+/* Texts of rows by side and key, if the store keeps texts. */
 function textsOf({ keys, texts }) {
   return texts && Object.fromEntries(SIDES.map((side, number) => [side, new Map(keys[number].map((key, row) => [key, texts[number][row]]))]));
 }
@@ -19,7 +19,7 @@ class FoundTable {
     this.onPick = onPick;
     this.onChange = () => {};
     this.data = source.data;
-    this.selected = null; // keys of X and of Y
+    this.selected = null; // sets of selected keys of X and of Y
     this.texts = textsOf(source.data);
     this.tables = this.tablesOf(source.data);
     this.controls = document.getElementById("table-controls");
@@ -37,7 +37,7 @@ class FoundTable {
     this.fill();
   }
 
-  /* Per table: names of the columns, which of them are figures, and rows. */
+  /* For each table the names of its columns and its rows. */
   tablesOf(data) {
     const judged = data.right ? ["truth"] : [];
     const verdict = (right) => (right === null ? "" : right ? "right" : "wrong");
@@ -87,7 +87,7 @@ class FoundTable {
       button.type = "button";
       button.textContent = name;
       button.addEventListener("click", () => {
-        // Confidence is sorted largest first, all else in ascending order; a second press reverses the order.
+        // Confidence is sorted in descending order, all else in ascending order; a second press reverses the order.
         this.sorting = { column, direction: -sorted || (name === "confidence" ? -1 : 1) };
         this.fill();
         this.onChange();
@@ -129,7 +129,7 @@ class FoundTable {
     return line;
   }
 
-  /* Show only selected rows, those of X and of Y with a 1; null shows all again. */
+  /* Show only selected rows, given as masks over the rows of X and of Y; null shows all again. */
   follow(selected) {
     this.selected = selected && selected.map((rows, number) => new Set(this.data.keys[number].filter((_, row) => rows[row])));
     this.fill();
@@ -145,7 +145,7 @@ class FoundTable {
   async restore(state) {
     const { table, text, min } = this.controls.elements;
     table.value = state.get("table") ?? "pairs";
-    if (!table.value) table.value = "pairs"; // there is no such table
+    if (!table.value) table.value = "pairs"; // the address named an unknown table
     text.value = state.get("with") ?? "";
     min.value = state.get("min") ?? "";
     const [, down, name] = (state.get("sort") ?? "").match(/^(-?)(.+)$/) ?? [];
@@ -154,7 +154,7 @@ class FoundTable {
     this.fill();
   }
 
-  /* What is shown, on all pages; tabs, line breaks and backslashes inside keys are escaped, as in all TSV files of kedge. */
+  /* Download the rows of all pages; tabs, line breaks and backslashes in keys are escaped, as in all our TSV files. */
   download() {
     const escapes = { "\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r" };
     const cell = (value) => String(value).replace(/[\\\t\n\r]/g, (letter) => escapes[letter]);

@@ -1,5 +1,5 @@
 """Figures for papers, drawn by Matplotlib and written to files.
 
-Here live the drawings, the curves they and the page draw, and what writes them. May import `kedge.report.picture`,
-`kedge.tasks` and everything below.
+This package holds the drawings, the curves that they and the page show, and the code that saves them. May import
+`kedge.report.picture`, `kedge.tasks` and everything below.
 """

@@ -12,14 +12,14 @@ from kedge.solving.steps import Step
 
 
 class Curve(NamedTuple):
-    """A figure of one attempt, round by round."""
+    """A value of one attempt, round by round."""
 
     attempt: str
     values: list[float]
 
 
 def rounds_of(history: Sequence[Step], stage: str, figure: str) -> list[Curve]:
-    """One curve per attempt: a figure of a stage's steps."""
+    """One curve per attempt, of the value `figure` in the steps of a stage."""
     attempts: dict[str, list[float]] = {}
     for step in history:
         if step.stage == stage and figure in step.figures:
@@ -28,6 +28,6 @@ def rounds_of(history: Sequence[Step], stage: str, figure: str) -> list[Curve]:
 
 
 def expected_precision(confidence: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Mean confidence of the 1, 2, ... p most confident pairs, whose confidence (p,) is given in any order."""
+    """The mean confidence of the 1, 2, ... p most confident pairs, from confidences (p,) in any order."""
     descending = np.sort(confidence)[::-1].astype(np.float64)
     return descending.cumsum() / np.arange(1, len(confidence) + 1)

@@ -1,4 +1,4 @@
-"""Figures for papers, by Matplotlib: the spaces, how the discovery converged, and how sure the pairs are."""
+"""Matplotlib figures for papers: the spaces, how the discovery converged, and the confidence of the pairs."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ _BINS = 40
 
 
 def draw_spaces(discovery: AnchorDiscovery, x: SpaceLike, y: SpaceLike, max_rows: int = 3000) -> Figure:
-    """X above Y, one column per view. Partners have the same colour, by X's place relative to the anchors found, so
-    that spaces that agree look alike; unmatched rows are grey. At most `max_rows` rows of either space are drawn.
+    """Draw X above Y, one column per view, with at most `max_rows` rows of either space.
+
+    Partners share a colour, given by the position of X's row relative to the anchors found, so that spaces that agree
+    look alike; unmatched rows are grey.
     """
     require_matplotlib()
     from matplotlib.figure import Figure
@@ -45,7 +47,7 @@ def draw_spaces(discovery: AnchorDiscovery, x: SpaceLike, y: SpaceLike, max_rows
             axes.scatter(*points[:pairs].T, s=4, c=colours, linewidths=0, rasterized=True)
             axes.set(xticks=[], yticks=[])
             axes.spines[:].set_color(_GREY)
-        if view != VIEWS[0]:  # the spaces can be compared, so on the same scale
+        if view != VIEWS[0]:  # the spaces are comparable, so draw them on the same scale
             reach = 1.05 * max(float(np.abs(points).max(initial=0)) for points in places)
             for axes in column:
                 axes.set(xlim=(-reach, reach), ylim=(-reach, reach))
@@ -55,7 +57,7 @@ def draw_spaces(discovery: AnchorDiscovery, x: SpaceLike, y: SpaceLike, max_rows
 
 
 def draw_convergence(discovery: AnchorDiscovery) -> Figure:
-    """How sharp the soft match became as epsilon fell, and how many rows were in mutual pairs while finishing."""
+    """Draw how sharp the soft match became as epsilon fell, and the share of rows in mutual pairs while finishing."""
     require_matplotlib()
     from matplotlib.figure import Figure
 
@@ -79,7 +81,7 @@ def draw_convergence(discovery: AnchorDiscovery) -> Figure:
 
 
 def draw_confidence(discovery: AnchorDiscovery) -> Figure:
-    """A histogram of the pairs' confidence, and the precision to expect of the most confident ones."""
+    """Draw a histogram of the pairs' confidence, and the expected precision of the most confident ones."""
     if not len(discovery.pairs_):
         raise InputError("the run lists no pairs, so there is no confidence to draw")
     require_matplotlib()
@@ -107,11 +109,11 @@ FIGURES: dict[str, Callable[[AnchorDiscovery, Embeddings, Embeddings], Figure]] 
     "convergence": lambda discovery, _x, _y: draw_convergence(discovery),
     "confidence": lambda discovery, _x, _y: draw_confidence(discovery),
 }
-"""What there is to draw of a run and its two spaces, by kind."""
+"""Functions that draw a run and its two spaces, by kind of figure."""
 
 
 def _colours_of(projection: PlaneProjection) -> NDArray[np.float64]:
-    """A colour (p, 3) for every pair: the hue follows the direction of X's row, and pales towards the center."""
+    """A colour (p, 3) for every pair: the hue is the direction of X's row, and the colour pales towards the center."""
     from matplotlib.colors import hsv_to_rgb
 
     places = projection.views[VIEWS[2]][0][: projection.pairs].astype(np.float64)
@@ -123,7 +125,7 @@ def _colours_of(projection: PlaneProjection) -> NDArray[np.float64]:
 
 
 def _lines(axes: Axes, history: Sequence[Step], stage: str, figure: str) -> None:
-    """One line per attempt: a figure of a stage's steps by round."""
+    """Draw one line per attempt: the value `figure` of a stage, by round."""
     for position, curve in enumerate(rounds_of(history, stage, figure)):
         colour = (_BLUE, _RED, "#2e8b57")[position % 3]
         rounds = range(1, len(curve.values) + 1)

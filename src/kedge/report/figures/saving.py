@@ -1,4 +1,4 @@
-"""Figures written to files by Matplotlib."""
+"""Write Matplotlib figures to files."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from kedge.extras import needing
 from kedge.spaces.writing.atomic import atomic_path, require_target
 
 FORMATS = (".pdf", ".png", ".svg")
-# No dates: the same figure gives the same file.
+# No dates, so that the same figure gives the same file.
 _METADATA: dict[str, dict[str, Any]] = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}
 
 
 def require_matplotlib(otherwise: str = "") -> None:
-    """Say what to install where Matplotlib is missing, and what one can do `otherwise`."""
+    """Raise with installation advice, and the alternative `otherwise`, if Matplotlib is missing."""
     with needing("figures need", "matplotlib", install="kedge[plot]", otherwise=otherwise):
         import matplotlib  # noqa: F401
 
 
 def require_figure_target(path: Path) -> None:
-    """Refuse before the work what `save_figure` could not write after it."""
+    """Raise early if `save_figure` could not write to this path."""
     require_matplotlib()
     if path.suffix.lower() not in FORMATS:
         raise InputError(f"{path}: figures cannot be written as {path.suffix!r}; use {', '.join(FORMATS)}")
@@ -29,7 +29,7 @@ def require_figure_target(path: Path) -> None:
 
 
 def save_figure(figure: Any, path: Path) -> None:
-    """Write a figure to a file whose suffix names its format; complete or not at all."""
+    """Write a figure atomically to a file whose suffix names its format."""
     require_figure_target(path)
     from matplotlib import rc_context
 

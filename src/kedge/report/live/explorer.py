@@ -1,4 +1,4 @@
-"""The answers to what the live page asks: any key, its neighbours, other views."""
+"""Answers the requests of the live page: any key, its neighbours, other views."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _KINDS: dict[str, AnchorKind] = {"found": "free", "snapped": "snapped", "seeds":
 
 
 class Explorer:
-    """Looks things up in a run and its two spaces, of any size, and answers in plain types; it changes nothing.
+    """Looks things up in a run and its two spaces, of any size, and answers in plain types; changes nothing.
 
-    An *entry* stands for a row: `side`, `row`, `key`, `place` (its number among the rows drawn, or None), and the key
-    of its partner, if it is in a pair, with the pair's confidence, which is None for a seed.
+    An *entry* describes a row: `side`, `row`, `key`, `place` (its index among the rows drawn, or None), the key of its
+    `partner` (None if it is in no pair), and the pair's `confidence` (None for a seed).
     """
 
     def __init__(
@@ -78,8 +78,10 @@ class Explorer:
         }
 
     def find(self, text: str) -> list[dict[str, Any]]:
-        """Entries whose keys match what was typed: exactly, or except for case and the like, or at the beginning, or
-        anywhere, in this order; X and Y in turn, so that neither crowds the other out.
+        """Entries whose keys match the typed text.
+
+        Exact matches come first, then matches up to case and Unicode form, then prefixes, then matches anywhere.
+        Entries of X and Y alternate, so that neither crowds out the other.
         """
         typed = text.strip()
         sought = _folded(typed)
@@ -101,7 +103,7 @@ class Explorer:
         return self._entry(own, int(self._spaces[own].rows([key])[0]))
 
     def neighbours(self, side: str, row: str) -> list[list[dict[str, Any]]]:
-        """The nearest entries in X and in Y of a row of either, with their similarity in percent."""
+        """The nearest entries in X and in Y to a row of either space, with their similarity in percent."""
         own = self._side(side)
         number = np.array([_number(row, "row", len(self._spaces[own]))])
         lists = {
@@ -111,10 +113,10 @@ class Explorer:
         return [lists["x"], lists["y"]]
 
     def results(self, row: str) -> dict[str, Any]:
-        """What a search for a row of X finds with the new model among X, and translated in the old index, Y.
+        """What a row of X finds in X with the new model, and, translated, in Y, the old index.
 
-        Entries have their cosine in percent, and whether the other search has found the same item, in `both`: a row
-        that is the partner, or has the same key.
+        Entries hold their cosine in percent, and in `both` whether the other search found the same item: the row's
+        partner, or a row with the same key.
         """
         x, y = self._spaces["x"], self._spaces["y"]
         found = search_old_and_new(self._discovery, x, y, _number(row, "row", len(x)), _RESULTS)
@@ -127,8 +129,8 @@ class Explorer:
     def view(self, kind: str, count: str, keys: str) -> dict[str, Any]:
         """The rows drawn, relative to other anchors.
 
-        `kind` is "found", "snapped" or "seeds", of which the first `count` serve (all, if it is empty), or "keys": then
-        the keys of X, one per line, and their partners.
+        `kind` is "found", "snapped" or "seeds", of which the first `count` are used (all, if it is empty), or "keys",
+        which uses the keys of X listed in `keys`, one per line, and their partners.
         """
         x, y = self._spaces["x"], self._spaces["y"]
         drawn_x, drawn_y = x.vectors[self._sample.rows_x], y.vectors[self._sample.rows_y]
@@ -152,11 +154,11 @@ class Explorer:
         return {"name": name, "places": as_whole_numbers(project_together(left, right), shared=True)}
 
     def layout(self) -> dict[str, Any]:
-        """The rows drawn, by t-SNE; without places until it is computed, which the first question starts."""
+        """The rows drawn, by t-SNE; places are None until they are computed, which the first request starts."""
         return layout_view(self._layout.places())
 
     def thumbnail(self, key: str) -> bytes | None:
-        """The image file that a key of X or Y names, as a small PNG, if there is one."""
+        """The image file named by a key of X or Y, as a small PNG; None if there is none."""
         known = any(key in space.row_of for space in self._spaces.values())
         return self._thumbnails.get(key) if self._thumbnails and known else None
 
@@ -187,7 +189,7 @@ class Explorer:
 
 
 class _Layout:
-    """A layout that is computed once, from the first time it is asked for, while other questions are answered."""
+    """A layout that is computed once, in the background, from the first time it is requested."""
 
     def __init__(self, compute: Callable[[], Places]) -> None:
         self._compute = compute
@@ -209,7 +211,7 @@ class _Layout:
     def _run(self) -> None:
         try:
             self._places = self._compute()
-        except Exception as error:  # nobody waits for this thread: whoever asks next gets the error
+        except Exception as error:  # nothing waits for this thread, so the next request raises the error
             self._error = error
 
 

@@ -1,8 +1,8 @@
-"""A small server for the live page: on this machine only, and nothing but questions and answers.
+"""A small HTTP server for the live page: local only and read-only.
 
-It is made of asyncio's streams and the parser of `http.client`, and not of a server for WSGI: once waitress has as many
-connections as it may, it accepts no other until some time out, and a thousand that ask nothing stop it. Here the oldest
-that has not asked makes room.
+It is built on asyncio's streams and the header parser of `http.client` rather than a WSGI server: at its connection
+limit, waitress accepts no new connection until others time out, so a thousand idle ones block it. Here the oldest idle
+connection is closed instead.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ _HEADERS = {
 }
 _MAX_QUERY = 2**16
 _MAX_HEAD = 2**17
-_HEAD_SECONDS = 5.0  # within which a request is there, whole
-_STALLED_SECONDS = 10.0  # after which nobody is waited for who does not take the answer
-# A process may have 1024 files open, as a rule; beside these connections there are those just accepted.
+_HEAD_SECONDS = 5.0  # time limit for receiving a complete request
+_STALLED_SECONDS = 10.0  # time limit for a client that does not read the answer
+# A process may usually have 1024 open files, and connections just accepted come on top of these.
 _MAX_CONNECTIONS = 400
 _BACKLOG = 400
 _CHUNK = 2**16
-# Connections are watched by one thread and cost no other; these are for answers, of which one keeps a core busy.
+# One thread watches all connections; these threads compute answers, each of which keeps a core busy.
 _THREADS = 8
 ANSWERING = "kedge answers"
-"""The name of such a thread."""
+"""The name of the threads that compute answers."""
 
 
 class Request(NamedTuple):
-    """What is asked: method, path, query and the hosts it is addressed to, of which there should be one."""
+    """A request: method, path, query and its Host headers, of which there should be exactly one."""
 
     method: str
     path: str
@@ -61,7 +61,7 @@ class Request(NamedTuple):
 
 
 class HttpAnswer(NamedTuple):
-    """Status, type and content."""
+    """A response: status, content type and body."""
 
     status: HTTPStatus
     kind: str
@@ -69,15 +69,15 @@ class HttpAnswer(NamedTuple):
 
 
 class _Stage(IntEnum):
-    """Where a connection is; the lower, the sooner it makes room for another."""
+    """The stage of a connection; the lowest are closed first to make room for others."""
 
-    WAITING = 0  # for a request, or for the other end to close it
+    WAITING = 0  # for a request, or for the client to close the connection
     SENDING = 1
     ANSWERING = 2
 
 
 def serve(explorer: Explorer, port: int) -> Server:
-    """A server that listens on a port of the loopback device (0: any that is free); `serve_forever` runs it."""
+    """Create a server that listens on a port of the loopback device (0: any free port); `serve_forever` runs it."""
     answers = _answers(explorer)
     pages = {
         "/": (_HTML, live_page(explorer.words).encode()),
@@ -86,7 +86,7 @@ def serve(explorer: Explorer, port: int) -> Server:
     }
 
     def answer(asked: Request) -> HttpAnswer:
-        if len(asked.hosts) != 1 or asked.hosts[0] not in server.hosts:  # a page from elsewhere, made to point here
+        if len(asked.hosts) != 1 or asked.hosts[0] not in server.hosts:  # DNS rebinding by a page from elsewhere
             return _refusal(HTTPStatus.FORBIDDEN, f"ask for {server.hosts[0]}")
         if asked.method not in ("GET", "HEAD"):
             return _refusal(HTTPStatus.NOT_IMPLEMENTED, "there is nothing to write to; ask by GET")
@@ -112,10 +112,10 @@ def serve(explorer: Explorer, port: int) -> Server:
 
 
 class Server:
-    """Listens on a port of the loopback device from the start; `hosts` are the names it goes by.
+    """Listens on a port of the loopback device from its creation on; `hosts` are the Host headers it accepts.
 
-    A fixed number of threads answers, however many connections there are. Of those there is a fixed number too: for one
-    more, the oldest that has not asked yet is closed.
+    A fixed number of threads computes answers, however many connections there are. The number of connections is limited
+    too: beyond the limit, the oldest one that has not sent a request yet is closed.
     """
 
     def __init__(self, answer: Callable[[Request], HttpAnswer], port: int) -> None:
@@ -123,7 +123,7 @@ class Server:
         self._socket = socket.create_server((LOOPBACK, port), backlog=_BACKLOG)
         self.server_port = int(self._socket.getsockname()[1])
         self.hosts = [f"{name}:{self.server_port}" for name in (LOOPBACK, "localhost")]
-        if self.server_port == HTTP_PORT:  # which browsers leave out
+        if self.server_port == HTTP_PORT:  # browsers omit the default port
             self.hosts += [LOOPBACK, "localhost"]
         self._connections: dict[asyncio.StreamWriter, _Stage] = {}
         self._threads = asyncio.Semaphore(_THREADS)
@@ -134,7 +134,7 @@ class Server:
         self._idle.set()
 
     def serve_forever(self) -> None:
-        """Answer, until interrupted or asked to `shutdown` by another thread; answers in the making are not awaited."""
+        """Serve until interrupted, or until another thread calls `shutdown`; unfinished answers are not awaited."""
         self._idle.clear()
         try:
             with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
@@ -143,8 +143,8 @@ class Server:
             self._idle.set()
 
     def shutdown(self) -> None:
-        """End `serve_forever`, which runs in another thread."""
-        with suppress(RuntimeError):  # it has ended already
+        """Stop `serve_forever`, which runs in another thread, and wait for its end."""
+        with suppress(RuntimeError):  # already ended
             self._loop.call_soon_threadsafe(self._stop.set)
         self._idle.wait()
 
@@ -166,13 +166,13 @@ class Server:
                 writer.transport.abort()
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection: a request, its answer, and the end."""
+        """Handle one connection: read a request, answer it, and close."""
         if not self._make_room():
             writer.transport.abort()
             return
         self._connections[writer] = _Stage.WAITING
         try:
-            # Who goes away, is too slow or made room for another gets no answer; and all are cancelled at the end.
+            # Clients that leave, are too slow or were closed to make room get no answer; at the end all are cancelled.
             with suppress(OSError, EOFError, asyncio.CancelledError):
                 request, answer = await self._asked(reader)
                 if request and not answer:
@@ -181,7 +181,7 @@ class Server:
                 assert answer is not None
                 self._connections[writer] = _Stage.SENDING
                 await _send(writer, answer, whole=request is None or request.method != "HEAD")
-                # Closed before it has taken all that was sent, the other end might not see the answer.
+                # Wait for the client to close: if we closed before it has read everything, it might miss the answer.
                 self._connections[writer] = _Stage.WAITING
                 async with asyncio.timeout(_STALLED_SECONDS):
                     while await reader.read(_CHUNK):
@@ -191,10 +191,10 @@ class Server:
             writer.transport.abort()
 
     def _make_room(self) -> bool:
-        """Whether there is place for one more connection; the oldest that nobody works for makes room, if it must."""
+        """Whether one more connection fits; if necessary, close the oldest one without an answer in progress."""
         if len(self._connections) < _MAX_CONNECTIONS:
             return True
-        writer = min(self._connections, key=self._connections.__getitem__)  # the first of those as low
+        writer = min(self._connections, key=self._connections.__getitem__)  # the oldest of the lowest stage
         if self._connections[writer] is _Stage.ANSWERING:
             return False
         del self._connections[writer]
@@ -202,7 +202,7 @@ class Server:
         return True
 
     async def _asked(self, reader: asyncio.StreamReader) -> tuple[Request | None, HttpAnswer | None]:
-        """The request, or what is answered to one that is none."""
+        """Read a request; return it, or the error to answer with if it is invalid."""
         try:
             async with asyncio.timeout(_HEAD_SECONDS):
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -214,7 +214,7 @@ class Server:
             return None, _refusal(HTTPStatus.BAD_REQUEST, "this is no request of HTTP/1.1")
 
     async def _in_thread(self, request: Request) -> HttpAnswer:
-        """The answer, by a thread that nobody waits for at the end: those of an executor would be waited for."""
+        """Compute the answer in a daemon thread; threads of an executor would be awaited at exit."""
         async with self._threads:
             promise: asyncio.Future[HttpAnswer] = self._loop.create_future()
 
@@ -232,13 +232,13 @@ class Server:
 
 
 def _note_failure(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """What asyncio logs, but for the interruption that ends the server, wherever it arrives."""
+    """Log failures as asyncio does, except for the KeyboardInterrupt that ends the server, wherever it arrives."""
     if not isinstance(context.get("exception"), KeyboardInterrupt):
         loop.default_exception_handler(context)
 
 
 def _parsed(head: bytes) -> Request:
-    """The request that begins with these lines; what is none is a `ValueError` or an `HTTPException`."""
+    """Parse the head of a request; raises a `ValueError` or an `HTTPException` if it is invalid."""
     line, _, rest = head.partition(b"\r\n")
     method, target, version = line.decode("ascii").split(" ")
     if not version.startswith("HTTP/1."):
@@ -248,7 +248,7 @@ def _parsed(head: bytes) -> Request:
 
 
 async def _send(writer: asyncio.StreamWriter, answer: HttpAnswer, *, whole: bool) -> None:
-    """The answer, as fast as it is taken; without `whole` only its headers."""
+    """Send an answer as fast as the client reads it; only its headers unless `whole`."""
     status, kind, body = answer
     headers = {"Content-Type": kind, "Content-Length": str(len(body)), **_HEADERS}
     lines = [f"HTTP/1.1 {status.value} {status.phrase}", *(f"{name}: {value}" for name, value in headers.items())]
@@ -261,13 +261,13 @@ async def _send(writer: asyncio.StreamWriter, answer: HttpAnswer, *, whole: bool
 
 
 def _keep(promise: asyncio.Future[HttpAnswer], answer: HttpAnswer) -> None:
-    """Keep a promise, unless nobody waits for it any longer."""
+    """Resolve a promise, unless it is done already (for example cancelled)."""
     if not promise.done():
         promise.set_result(answer)
 
 
 def _answers(explorer: Explorer) -> Mapping[str, Callable[[Mapping[str, str]], Any]]:
-    """What can be asked, by path."""
+    """The functions that answer requests, by path."""
     return {
         "/keys": lambda asked: {"hits": explorer.find(asked.get("text", ""))},
         "/key": lambda asked: {"entry": explorer.look_up(asked.get("side", ""), asked.get("key", ""))},

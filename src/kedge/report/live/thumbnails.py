@@ -1,4 +1,4 @@
-"""Small pictures of image files that keys name, for the live page; Pillow scales them."""
+"""Thumbnails of the image files named by keys, for the live page."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KEPT = 2000
 
 
 class Thumbnails:
-    """Makes thumbnails of files inside one folder, and of no others."""
+    """Makes thumbnails of image files inside one folder only."""
 
     def __init__(self, folder: Path) -> None:
         with needing("thumbnails need", "PIL", install="kedge[report]"):
@@ -27,10 +27,10 @@ class Thumbnails:
         self.get = lru_cache(_KEPT)(self._make)
 
     def _make(self, key: str) -> bytes | None:
-        """The file that a key names, as a small PNG; None where there is none, or it is not an image."""
+        """The file named by a key as a small PNG; None if there is no such file or it is not an image."""
         try:
             path = (self._folder / key).resolve()
-            # Neither `..` nor an absolute path nor a link leads out of the folder, and a pipe is no file.
+            # Neither `..`, an absolute path nor a link may lead out of the folder, and a pipe is not a file.
             if not (path.is_relative_to(self._folder) and path.is_file()):
                 return None
             image = open_image(path)

@@ -1,4 +1,4 @@
-"""A common space of many as a page: small multiples, search from any to any, the matrix of pairs, and the loops."""
+"""A common space of many spaces as a page: small multiples, search between members, the matrix of pairs, and loops."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from kedge.spaces.conversion import SpaceLike, as_space
 from kedge.spaces.writing.atomic import atomic_path
 
 MAX_GROUPS = 3000
-"""Groups that are drawn."""
+"""The maximum number of groups that are drawn."""
 
 _SEALED = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 _COLOURS = 10
 _NEAR = 5
-_MAX_NEAR = 300_000  # numbers of groups that are listed as near, of all pairs together
-_INSIDE = 0.98  # of the points of a panel; the others lie at its border
+_MAX_NEAR = 300_000  # maximum length of all lists of near groups together, over all pairs of spaces
+_INSIDE = 0.98  # share of coordinates inside the panel; points beyond are drawn at its border
 
 
 def write_common_page(path: str | Path, common: CommonSpace, spaces: Mapping[str, SpaceLike]) -> None:
-    """Write a page of a common space, given its members as they were fitted; it needs no network and no other file."""
+    """Write a self-contained page of a common space, given its members as they were fitted."""
     from markupsafe import Markup
 
     path = Path(path)
@@ -63,13 +63,13 @@ def write_common_page(path: str | Path, common: CommonSpace, spaces: Mapping[str
 
 
 def _drawn(common: CommonSpace, spaces: Mapping[str, SpaceLike]) -> dict[str, Any]:
-    """The groups that are drawn: their keys, probabilities and colours, and per space the places of their rows."""
+    """The data of the groups that are drawn: keys, probabilities, colours, neighbours, and row positions by space."""
     groups = common.groups_[:MAX_GROUPS]
     coordinates = {name: common.project(spaces[name], space=name)[:, :-2] for name in common.members_}
     stacked = np.concatenate([rows[:MAX_GROUPS] for rows in coordinates.values()]).astype(np.float64)
     _, _, axes = np.linalg.svd(stacked - stacked.mean(axis=0), full_matrices=False)
     projection = {name: (rows - stacked.mean(axis=0)) @ axes[:2].T for name, rows in coordinates.items()}
-    for name, rows in projection.items():  # spaces that know little of the factors would be small beside the others
+    for name, rows in projection.items():  # spaces with small loadings would look tiny next to the others
         projection[name] = rows / max(float(np.sqrt((rows**2).mean())), 1e-12)
     radius = float(np.quantile(np.abs(np.concatenate(list(projection.values()))), _INSIDE)) or 1.0
     points: list[list[list[float] | None]] = []
@@ -87,8 +87,10 @@ def _drawn(common: CommonSpace, spaces: Mapping[str, SpaceLike]) -> dict[str, An
 
 
 def _nearest(common: CommonSpace, spaces: Mapping[str, SpaceLike], groups: NDArray[np.int64]) -> dict[str, Any]:
-    """By "s,t", numbers of two members: for the row in s of every group that is searched for, the groups whose rows in
-    t are likeliest the same item, likeliest first.
+    """The nearest groups for every two members, keyed by their numbers as "s,t".
+
+    For the row in s of every searchable group, these are the groups whose rows in t are most likely the same item,
+    likeliest first.
     """
     names = list(common.members_)
     vectors = [as_space(spaces[name], name).vectors for name in names]
@@ -109,12 +111,12 @@ def _nearest(common: CommonSpace, spaces: Mapping[str, SpaceLike], groups: NDArr
 
 
 def searched_groups(spaces: int, groups: int) -> int:
-    """How many groups can be searched for, so that the page of many spaces stays small."""
+    """How many groups can be searched for, limited so that the page of many spaces stays small."""
     return min(groups, _MAX_NEAR // (_NEAR * max(spaces * (spaces - 1), 1)))
 
 
 def _angles(points: list[list[list[float] | None]], count: int) -> NDArray[np.float64]:
-    """Where each group lies around the middle (g,), by its first row: neighbours have one colour in all panels."""
+    """The angle (g,) of each group's first row around the center; it gives the group one colour in all panels."""
     found = np.zeros(count)
     for group in range(count):
         first = next((rows[group] for rows in points if rows[group] is not None), None)

@@ -14,7 +14,7 @@ _SEALED = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
 def write_comparison(path: str | Path, comparison: RunComparison) -> None:
-    """Write a page that shows runs side by side and needs neither network nor scripts nor any other file."""
+    """Write a self-contained page, without scripts, that shows runs side by side."""
     path = Path(path)
     require_page_target(path)
     page = render(
@@ -31,5 +31,5 @@ def write_comparison(path: str | Path, comparison: RunComparison) -> None:
 
 
 def _shade(agreement: PairAgreement) -> str:
-    """How dark a cell is, in percent: the share that is the same."""
+    """The shade of a cell, in percent: the share of pairs that are the same."""
     return f"{100 * (agreement.share or 0):.1f}%"

@@ -1,4 +1,4 @@
-"""What the page shows of a run against gold pairs: a table of scores, and whether confidence is calibrated."""
+"""The page's section on gold pairs: a table of scores, and whether confidence is calibrated."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BINS = 20
 
 @dataclass(frozen=True)
 class GoldComparison:
-    """A run against gold pairs, and a sentence about it, if there is one to say."""
+    """A run evaluated against gold pairs, with an optional note."""
 
     evaluation: Evaluation
     truth: Truth
@@ -23,7 +23,7 @@ class GoldComparison:
 
 
 def gold_words(gold: GoldComparison) -> dict[str, Any]:
-    """The words and figures, for the template."""
+    """The words and figures for the template."""
     return {
         "note": gold.note,
         "columns": list(SCORE_NAMES.values()),
@@ -36,7 +36,7 @@ def gold_words(gold: GoldComparison) -> dict[str, Any]:
 
 
 def reliability_data(discovery: AnchorDiscovery, truth: Truth) -> dict[str, Any]:
-    """Mean confidence against the share that is right, by bins, with the Wilson interval of each share."""
+    """Mean confidence and the share of right pairs in each bin, with the Wilson interval of the share."""
     judged = [
         (confidence, right)
         for pair, confidence in zip(discovery.pair_keys_, discovery.pair_confidence_.tolist(), strict=True)

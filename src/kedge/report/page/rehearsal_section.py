@@ -1,4 +1,4 @@
-"""What the page shows of a rehearsal, in plain types."""
+"""The page's section on a rehearsal, in plain types."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MAX_LETTERS = 60
 
 
 def rehearsal_words(rehearsal: Rehearsal) -> dict[str, Any]:
-    """For the template: a table of the directions, and for each the kinds of queries, worst first."""
+    """Values for the template: a table of the directions, and for each the kinds of queries, worst first."""
     return {
         "estimate": rehearsal.is_estimate,
         "seeds": rehearsal.seeds,
@@ -37,7 +37,7 @@ def _with_interval(metric: Interval | None) -> tuple[str, str]:
 
 
 def _kind(cluster: QueryCluster) -> dict[str, Any]:
-    """The keys that stand for the queries, how many queries there are, and metrics as text and in percent of a bar."""
+    """One kind of query: its most central keys, the number of queries, and metrics as text and as widths of a bar."""
     ndcg, recall = cluster.metrics.ndcg, cluster.metrics.self_recall_10
     return {
         "keys": cluster.short_keys(_MAX_LETTERS),

@@ -1,4 +1,4 @@
-"""Templates filled in with words and data, and where the page that comes out may be written."""
+"""Fill in templates with words and data, and check where the page may be written."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kedge.spaces.writing.atomic import require_target
 
 
 def require_page_target(path: Path) -> None:
-    """Refuse before the work what could not be written after it."""
+    """Raise early if the page could not be written to this path."""
     require_plotly()
     if path.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"{path}: the page is HTML; give it the suffix .html")
@@ -25,20 +25,20 @@ def require_page_target(path: Path) -> None:
 
 
 def require_plotly() -> None:
-    """Say what to install where the packages that the page is made with are missing."""
+    """Raise with installation advice if the packages that make the page are missing."""
     with needing("the page needs", "plotly", "jinja2", install="kedge[report]"):
         import jinja2  # noqa: F401
         import plotly.offline  # noqa: F401
 
 
 def as_json(value: Any) -> str:
-    """JSON, as short as possible."""
+    """Serialise to compact JSON."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 @cache
 def plotly_script() -> str:
-    """The library that draws the charts, from its Python package."""
+    """The plotly.js library, from its Python package."""
     require_plotly()
     from plotly.offline import get_plotlyjs
 
@@ -47,7 +47,7 @@ def plotly_script() -> str:
 
 
 def render(template: str, **values: Any) -> str:
-    """A template of ours, filled in and with our own style. Values are escaped, unless they are `Markup`."""
+    """Fill in one of our templates and add our style. Values are escaped unless they are `Markup`."""
     require_plotly()
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
@@ -59,5 +59,5 @@ def render(template: str, **values: Any) -> str:
 
 
 def asset(name: str) -> str:
-    """A script or style of ours, as text."""
+    """The text of one of our scripts or styles."""
     return (resources.files("kedge.report") / "assets" / name).read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What rows say: the texts that a store keeps beside its vectors, for people to read instead of ids."""
+"""The texts that a store keeps with its vectors, shown to people instead of ids."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _MAX_LETTERS = 120
 
 @dataclass(frozen=True)
 class RowTexts:
-    """Texts by key, of rows of X and of Y; either may lack some, or all."""
+    """Texts by key for rows of X and of Y; some or all may be missing."""
 
     x: Mapping[str, str]
     y: Mapping[str, str]
 
     def of(self, side: Side, key: str) -> str | None:
-        """The beginning of a row's text, on one line, if it has one."""
+        """The beginning of a row's text on one line, or None if it has no text."""
         text = (self.x if side == "x" else self.y).get(key)
         if not text or not text.strip():
             return None

@@ -1,4 +1,4 @@
-"""The data of a run that the scripts of its page draw and search, in plain types."""
+"""The data of a run that the page's scripts draw and search, in plain types."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kedge.report.picture.row_groups import groups_by_cluster, groups_by_label
 from kedge.report.picture.tsne import LAYOUT, LAYOUT_DESCRIPTION
 from kedge.spaces import Embeddings
 
-_SCALE = 4095  # places travel as whole numbers up to this
+_SCALE = 4095  # coordinates are sent as whole numbers of at most this absolute value
 _NEIGHBOURS = 8
 _CURVE_POINTS = 400
 _HISTOGRAM_BINS = 40
@@ -34,9 +34,9 @@ def data_of(
     labels: Mapping[str, str] | None = None,
     texts: RowTexts | None = None,
 ) -> dict[str, Any]:
-    """What the scripts draw and search; keys are listed in the order of the sample, `labels` are by key.
+    """The data for the scripts; keys are in the order of the sample, `labels` are given by key.
 
-    The first rows of either side are pairs: found ones, of which there are as many as confidences, and then seeds.
+    The first rows of either side are pairs: first found ones, as many as there are confidences, then seeds.
     """
     projection = project_to_plane(discovery, x, y, sample)
     keys_x, keys_y, pairs = projection.keys_x, projection.keys_y, projection.pairs
@@ -80,7 +80,7 @@ def data_of(
 
 
 def layout_view(places: Places | None) -> dict[str, Any]:
-    """The view by t-SNE; without places where they are still to be computed."""
+    """The t-SNE view; its places are None until they are computed."""
     return {
         "name": LAYOUT,
         "description": LAYOUT_DESCRIPTION,
@@ -89,7 +89,7 @@ def layout_view(places: Places | None) -> dict[str, Any]:
 
 
 def neighbours_of(neighbourhoods: Neighbourhoods, sizes: tuple[int, int]) -> dict[str, Any]:
-    """For all rows of spaces of these sizes, the nearest of their own space and of the other one."""
+    """The nearest rows within and across the spaces, for all rows of spaces of these sizes."""
 
     def listed(near: Near) -> dict[str, Any]:
         return {
@@ -105,7 +105,7 @@ def neighbours_of(neighbourhoods: Neighbourhoods, sizes: tuple[int, int]) -> dic
 
 
 def as_whole_numbers(places: Places, *, shared: bool) -> list[list[int]]:
-    """The coordinates of X's rows, then those of Y's, first and second; both in one unit, or each in its own."""
+    """First and second coordinates of X's rows, then of Y's, as whole numbers; on one scale if `shared`, else two."""
     reach = [float(np.abs(side).max(initial=1e-12)) for side in places]
     if shared:
         reach = [max(reach)] * 2
@@ -117,7 +117,7 @@ def as_whole_numbers(places: Places, *, shared: bool) -> list[list[int]]:
 
 
 def _finite(curve: Curve) -> dict[str, Any]:
-    """A curve as JSON knows it, which has no infinity for a loss that has diverged."""
+    """A curve for JSON, which cannot express the infinite loss of a run that diverged."""
     return {"attempt": curve.attempt, "values": [value if math.isfinite(value) else None for value in curve.values]}
 
 
@@ -126,7 +126,7 @@ def _rounded(confidence: NDArray[np.float32]) -> list[float]:
 
 
 def _confidence_charts(confidence: NDArray[np.float32]) -> dict[str, Any] | None:
-    """A histogram of confidence, and the precision to expect of the most confident pairs."""
+    """A histogram of confidence, and the expected precision of the most confident pairs."""
     if not len(confidence):
         return None
     counts, edges = np.histogram(confidence, bins=_HISTOGRAM_BINS, range=(min(0.5, float(confidence.min())), 1))

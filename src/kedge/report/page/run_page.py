@@ -1,4 +1,4 @@
-"""The page of a run: one HTML file that needs nothing else, or the same for a server to send."""
+"""The page of a run, as one self-contained HTML file or for a server to send."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _SCRIPTS = (
     "look.js",
     "main.js",
 )
-# Nothing may be fetched from anywhere; Plotly makes functions of strings for WebGL, and styles for itself.
+# Nothing may be fetched from anywhere; Plotly compiles functions from strings for WebGL, and adds its own styles.
 _SEALED = "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:"
 
 
@@ -57,28 +57,28 @@ def write_report(
     run: str = "RUN",
     max_rows: int = MAX_ROWS,
 ) -> None:
-    """Write a page that shows a run and needs neither network nor any other file.
+    """Write a self-contained page that shows a run.
 
     Parameters
     ----------
     path : path
-        File to write; complete or not at all.
+        File to write, atomically.
     discovery, x, y
         A fitted discovery and the spaces it was fitted on.
     gold : GoldComparison, optional
-        How the run compares with gold pairs.
+        The evaluation of the run against gold pairs.
     rehearsal : Rehearsal, optional
         What searches would lose if X's model replaced Y's.
     labels : mapping, optional
-        Labels by key, of rows of X, Y or both, that points can be coloured by.
+        Labels by key, of rows of X, Y or both, by which points can be coloured.
     texts : RowTexts, optional
-        What the rows say, shown beside keys that are mere ids.
+        The texts of rows, shown next to their keys.
     layout : bool
-        Whether to show both spaces by t-SNE too, which takes a minute or more for many rows.
+        Whether to show a t-SNE layout of both spaces too, which takes a minute or more for many rows.
     run : str
         The run folder, for the commands that the page suggests.
     max_rows : int
-        The page shows at most this many rows of a space; of larger spaces, a random sample.
+        The page shows at most this many rows of a space; larger spaces are sampled at random.
     """
     path = Path(path)
     require_page_target(path)
@@ -105,7 +105,7 @@ def write_report(
 
 
 def live_page(words: dict[str, Any]) -> str:
-    """The page for a server that has the library at `/plotly.js` and the data at `/contents.json`."""
+    """The page for a server that serves the library at `/plotly.js` and the data at `/contents.json`."""
     policy = _SEALED.replace("script-src", "connect-src 'self'; script-src 'self'")
     if words["images"]:
         policy = policy.replace("img-src", "img-src 'self'")
@@ -113,7 +113,7 @@ def live_page(words: dict[str, Any]) -> str:
 
 
 def _render(words: dict[str, Any], **technical: Any) -> str:
-    """The page of a run, with our scripts."""
+    """Render the page of a run with our scripts."""
     require_plotly()
     from markupsafe import Markup
 
@@ -122,5 +122,5 @@ def _render(words: dict[str, Any], **technical: Any) -> str:
 
 
 def _packed(text: str) -> str:
-    """Compressed, in letters that HTML leaves alone; the same text gives the same letters."""
+    """Compress text deterministically, and encode it in base64 so that it is safe in HTML."""
     return base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()

@@ -1,4 +1,4 @@
-"""The words and figures that the page of a run shows to people, in plain types."""
+"""The words and figures that the page of a run shows, in plain types."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def words_of(
     rehearsal: Rehearsal | None = None,
     texts: RowTexts | None = None,
 ) -> dict[str, Any]:
-    """The words and figures, for the template; `run` is where the run folder is."""
+    """The words and figures for the template; `run` is the path of the run folder."""
     pairs, linked = len(discovery.pairs_), len(discovery.linked_pairs().keys)
     rows = [linked + len(unmatched) for unmatched in (discovery.x_.unmatched_keys, discovery.y_.unmatched_keys)]
     shown = texts or RowTexts({}, {})
@@ -92,7 +92,7 @@ def _commands(run: str, x: str, y: str) -> list[tuple[str, str]]:
 
 
 def _settings_to_cite(discovery: AnchorDiscovery) -> list[tuple[str, str]]:
-    """Version, settings, inputs, machine and timings, without what is not set."""
+    """Version, settings, inputs, machine and timings, omitting settings that are None."""
     provenance = discovery.provenance_
     described: dict[str, Any] = {"kedge": provenance.get("kedge", __version__)}
     described |= {name: value for name, value in settings_of(discovery).items() if value is not None}

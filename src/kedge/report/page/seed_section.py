@@ -1,4 +1,4 @@
-"""What the page shows of the seeds, apart from what was found: what the run thinks of each."""
+"""The page's section on the seeds: the run's opinion of each, kept apart from what was found."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MAX_ROWS = 100
 
 
 def seed_words(discovery: AnchorDiscovery, texts: RowTexts) -> dict[str, Any]:
-    """For the template: how many seeds the run has which opinion of, and a table, the most doubtful first."""
+    """Values for the template: the number of seeds by opinion, and a table with the most doubtful seeds first."""
     opinions, set_aside = discovery.seed_opinion_.tolist(), int(discovery.seed_is_suspect_.sum())
     seeds = zip(
         discovery.seed_keys_,

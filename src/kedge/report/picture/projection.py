@@ -20,8 +20,10 @@ Places = tuple[NDArray[np.float32], NDArray[np.float32]]
 
 @dataclass(frozen=True)
 class Sample:
-    """Some rows of X (n,) and of Y (m,) to draw. The first p of either side are partners of each other: those of a
-    run's linked pairs, found ones first and then seeds, that have these numbers (p,). The others are unmatched.
+    """Some rows of X (n,) and of Y (m,) to draw.
+
+    The first p rows of either side are partners of each other; `pair_numbers` (p,) are their indices among the run's
+    linked pairs (found ones first, then seeds). The other rows are unmatched.
     """
 
     rows_x: NDArray[np.int64]
@@ -32,8 +34,9 @@ class Sample:
 def draw_sample(
     discovery: AnchorDiscovery, x: Embeddings, y: Embeddings, max_rows: int, random_state: int = 0
 ) -> Sample:
-    """At most `max_rows` rows of either space, drawn at random: pairs in proportion to their share of the smaller
-    space, and for the rest unmatched rows.
+    """Draw at most `max_rows` rows of either space at random.
+
+    Pairs are drawn in proportion to their share of the smaller space, unmatched rows for the rest.
     """
     chance = np.random.default_rng(random_state)
 
@@ -55,10 +58,11 @@ def draw_sample(
 
 @dataclass(frozen=True)
 class PlaneProjection:
-    """Places of some rows of X and of Y in two dimensions, by view, and which of them are pairs.
+    """Positions of some rows of X and Y in two dimensions, by view, and which of them are pairs.
 
-    `views` maps a view to places (n, 2) and (m, 2); without seeds there is none relative to them. The first `pairs`
-    rows of either side are partners of each other, the others are unmatched. `keys_x` (n,) and `keys_y` (m,) name them.
+    `views` maps a view to positions (n, 2) and (m, 2); without seeds there is no view relative to them. The first
+    `pairs` rows of either side are partners of each other, the others are unmatched. `keys_x` (n,) and `keys_y` (m,)
+    are their keys.
     """
 
     keys_x: list[str]
@@ -68,10 +72,10 @@ class PlaneProjection:
 
 
 def project_to_plane(discovery: AnchorDiscovery, x: Embeddings, y: Embeddings, sample: Sample) -> PlaneProjection:
-    """The sample's rows in every view.
+    """Project the sample's rows to the plane in every view.
 
-    As they are, the spaces have no axes in common, and each is shown along its own two leading ones. Relative
-    coordinates can be compared, so both spaces are shown along the axes of X's.
+    As they are, the spaces have no axes in common, so each is shown along its own two leading axes. Relative
+    coordinates are comparable, so both spaces are shown along those of X.
     """
     rows_x, rows_y = x.vectors[sample.rows_x], y.vectors[sample.rows_y]
     of_x, of_y = discovery.x_.normalise(rows_x), discovery.y_.normalise(rows_y)
@@ -86,12 +90,12 @@ def project_to_plane(discovery: AnchorDiscovery, x: Embeddings, y: Embeddings, s
 
 
 def project_together(left: NDArray[np.float32], right: NDArray[np.float32]) -> Places:
-    """Rows of X (n, a) and of Y (m, a) in the same coordinates, in two dimensions: the leading axes of X's."""
+    """Project rows of X (n, a) and Y (m, a) in the same coordinates along the two leading axes of X's."""
     return _in_axes_of(left, left), _in_axes_of(right, left)
 
 
 def _in_axes_of(rows: NDArray[np.float32], of: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Unit rows (n, d), with their mean subtracted, along the two leading axes of others (m, d)."""
+    """Project unit rows (n, d), centered by their own mean, along the two leading axes of others (m, d)."""
     scaled, others = (unit(torch.from_numpy(side)) for side in (rows, of))
     axes = principal_axes(others - others.mean(dim=0), 2)
     projected: NDArray[np.float32] = ((scaled - scaled.mean(dim=0)) @ axes).numpy()

@@ -1,4 +1,4 @@
-"""Groups of rows to colour a picture by: those with one label, and those that lie together in shared coordinates."""
+"""Groups of rows by which to colour a picture: by label, or by cluster in shared coordinates."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from kedge.spaces import Embeddings
 from kedge.tasks.row_clusters import cluster_rows
 
 MAX_GROUPS = 10
-"""Only this many groups get a colour of their own: more could not be distinguished."""
+"""Only this many groups get a colour of their own; more could not be distinguished."""
 
 _KEYS_NAMED = 3
 _MAX_LETTERS = 24
-# Clusters with a smaller share of the rows are joined to others.
+# Clusters with a smaller share of the rows are merged into others.
 _MIN_SHARE = 0.01
 
 
 class RowGroups(NamedTuple):
-    """Names of groups (g,), and the group of each row of X (n,) and of Y (m,), which is -1 where it has none."""
+    """Names of groups (g,), and the group of each row of X (n,) and of Y (m,), -1 if it has none."""
 
     names: list[str]
     of_x: list[int]
@@ -32,7 +32,7 @@ class RowGroups(NamedTuple):
 
 
 def groups_by_label(labels: Mapping[str, str], keys_x: Sequence[str], keys_y: Sequence[str]) -> RowGroups:
-    """The rows with one label each, by key, the most frequent label first; the rarest labels are one group together."""
+    """One group for each of the most frequent labels, given by key, in order; all rarer labels share a last group."""
     counts = Counter(labels[key] for keys in (keys_x, keys_y) for key in keys if key in labels)
     names = [name for name, _ in counts.most_common(MAX_GROUPS)]
     others = len(counts) - len(names)
@@ -44,7 +44,7 @@ def groups_by_label(labels: Mapping[str, str], keys_x: Sequence[str], keys_y: Se
 
 
 def groups_by_cluster(discovery: AnchorDiscovery, x: Embeddings, y: Embeddings) -> RowGroups:
-    """Clusters of rows in shared coordinates, both spaces at once, named by their most central keys; largest first."""
+    """Clusters of the rows of both spaces in shared coordinates, largest first, named by their most central keys."""
     rows = shared_directions(discovery, x, y)
     cluster, centers = cluster_rows(rows, MAX_GROUPS, max(1, int(_MIN_SHARE * len(rows))))
     largest_first = np.argsort(-np.bincount(cluster, minlength=len(centers)), kind="stable")
@@ -59,6 +59,6 @@ def groups_by_cluster(discovery: AnchorDiscovery, x: Embeddings, y: Embeddings) 
 
 
 def _named_by(rows: NDArray[np.int64], x: Embeddings, y: Embeddings) -> str:
-    """The first keys among rows of X, or where there are none, of Y, whose rows are numbered after X's."""
+    """The first keys among rows of X, or if there are none, of Y, whose rows are numbered after X's."""
     keys = [x.keys[row] for row in rows if row < len(x)] or [y.keys[row - len(x)] for row in rows]
     return ", ".join(key if len(key) <= _MAX_LETTERS else f"{key[: _MAX_LETTERS - 3]}..." for key in keys[:_KEYS_NAMED])

@@ -1,4 +1,4 @@
-"""A layout that shows structure, beside the linear ones: t-SNE."""
+"""A nonlinear layout that shows structure: t-SNE."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ LAYOUT_DESCRIPTION = (
     "t-SNE of the shared coordinates, both spaces together: close points are similar, long distances mean little."
 )
 
-_MIN_ROWS = 8  # fewer have no neighbourhoods to preserve
+_MIN_ROWS = 8  # fewer rows have no neighbourhoods to preserve
 _PERPLEXITY = 30
 
 
 def require_layout() -> None:
-    """Say what to install where the package that computes the layout is missing."""
+    """Raise with installation advice if the package that computes the layout is missing."""
     with needing("the layout needs", "openTSNE", install="kedge[layout]"):
         import openTSNE  # noqa: F401
 
 
 def lay_out(discovery: AnchorDiscovery, x: Embeddings, y: Embeddings, random_state: int = 0) -> Places:
-    """Places (n, 2) and (m, 2) of all rows of X and Y, fitted to both at once, so that partners lie close together.
+    """Positions (n, 2) and (m, 2) of all rows of X and Y, fitted to both at once so that partners lie close together.
 
-    Takes minutes for many rows. The same `random_state` gives the same places.
+    Takes minutes for many rows. The same `random_state` gives the same positions.
     """
     require_layout()
     from openTSNE import TSNE
@@ -45,6 +45,6 @@ def lay_out(discovery: AnchorDiscovery, x: Embeddings, y: Embeddings, random_sta
 
 
 def _centered(places: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Places with the middle of their extent at the origin, so that they fill the picture."""
+    """Shift positions so that the middle of their extent is at the origin and they fill the picture."""
     middle = (places.min(axis=0) + places.max(axis=0)) / 2
     return places - middle

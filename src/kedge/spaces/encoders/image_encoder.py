@@ -1,4 +1,4 @@
-"""`ImageEncoder`: batches, threads and devices, the same for the models of every library."""
+"""`ImageEncoder`: batching, threads and devices, the same for the models of all libraries."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from torch import Tensor
 
-# Decoding and resizing let go of Python's lock, so threads help; more than a few do not.
+# Decoding and resizing release the GIL, so a few threads help; more do not.
 _THREADS = min(8, os.cpu_count() or 1)
 
 
 @dataclass(frozen=True)
 class ImageModel:
-    """What a library says of its model: how to prepare an image (3, h, w), and the features (b, d) of a batch."""
+    """A model of some library: `prepare` makes a tensor (3, h, w) of an image, `features` maps a batch to (b, d)."""
 
     prepare: Callable[[Image], Tensor]
     features: Callable[[Tensor], Tensor]
@@ -37,9 +37,9 @@ class ImageEncoder:
     Parameters
     ----------
     model : ImageModel
-        See `load_image_encoder`, which makes one from a name.
+        Made by `load_image_encoder`, which returns the encoder for a model name.
     batch_size : int
-        Images that go through the model at once.
+        Images per forward pass.
     device : str
         The torch device that the model is on.
     """
@@ -62,9 +62,9 @@ class ImageEncoder:
     def encode_files(
         self, paths: Sequence[str | Path], *, skip_bad: bool = False
     ) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
-        """Which of the n files could be read (n,), and the vectors (found, d) of those.
+        """Return a mask (n,) of the files that could be read, and their vectors (found, d).
 
-        Without `skip_bad` the first unreadable file is an `InputError`.
+        Without `skip_bad`, the first unreadable file raises `InputError`.
         """
 
         def prepare(path: str | Path) -> Tensor | None:
@@ -74,7 +74,7 @@ class ImageEncoder:
                 if skip_bad:
                     return None
                 raise
-            return self._model.prepare(image)  # at once: it is smaller than the picture
+            return self._model.prepare(image)  # right away: the tensor is smaller than the image
 
         found = np.zeros(len(paths), dtype=np.bool_)
         blocks = []

@@ -19,7 +19,7 @@ SUFFIXES = frozenset(
 
 
 def find_images(folder: str | Path, *, limit: int | None = None) -> list[str]:
-    """Relative POSIX paths of all image files under a folder, sorted; hidden files do not count."""
+    """Relative POSIX paths of all image files under a folder, sorted; hidden files and folders are skipped."""
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"{folder}: {'is a file, a folder is needed' if folder.exists() else 'no such folder'}")
@@ -42,7 +42,7 @@ def open_image(path: str | Path) -> Image:
     Raises
     ------
     InputError
-        Not an image, truncated, or too large.
+        If the file is not an image, truncated or too large.
     """
     pil = import_library("PIL.Image", "images", install=FOR_IMAGES)
     try:

@@ -22,7 +22,7 @@ _PROBE_SECONDS = 10
 
 
 def import_library(name: str, what: str, *, install: str = FOR_TEXTS) -> Any:
-    """The module `name`, or an error that says how to install it; `what` is the thing that needs it."""
+    """Import the module `name`, or raise an error that says how to install it; `what` is what needs it."""
     with needing(f"{what} need", name.partition(".")[0], install=install):
         return import_module(name)
 
@@ -45,7 +45,7 @@ def loading(model: str, kind: str) -> Iterator[None]:
 
 
 def load_cached_first(model: str, load: Callable[[bool], Loaded]) -> Loaded:
-    """Call `load(True)`, which must use local files only, then `load(False)` where the hub has to be asked."""
+    """Call `load(True)`, which must use local files only, then `load(False)` if the hub is needed."""
     if Path(model).expanduser().is_dir():
         return load(True)
     if model.startswith(("/", ".", "~")) or model.count("/") > 1:
@@ -54,14 +54,14 @@ def load_cached_first(model: str, load: Callable[[bool], Loaded]) -> Loaded:
         return load(True)
     except (KedgeError, MemoryError):
         raise
-    except Exception:  # not in the cache, or only a part of it
+    except Exception:  # not in the cache, or only partly
         require_hub(model)
     return load(False)
 
 
 @contextmanager
 def quiet_transformers(*, bars: bool) -> Iterator[None]:
-    """Keep transformers from listing weights it does not use and, unless `bars`, from drawing bars."""
+    """Keep transformers from listing unused weights and, unless `bars`, from drawing progress bars."""
     messages = import_library("transformers", "transformers models").utils.logging
     verbosity, active = messages.get_verbosity(), messages.is_progress_bar_enabled()
     messages.set_verbosity_error()
@@ -76,7 +76,7 @@ def quiet_transformers(*, bars: bool) -> Iterator[None]:
 
 
 def require_hub(model: str) -> None:
-    """Ask once whether the hub can be reached: the libraries themselves try for a minute or more."""
+    """Check once whether the hub can be reached: the libraries themselves retry for a minute or more."""
     hub = import_library("huggingface_hub", "models from the hub").constants
     problem = "HF_HUB_OFFLINE is set" if hub.HF_HUB_OFFLINE else ""
     if not problem:
@@ -94,9 +94,9 @@ def require_hub(model: str) -> None:
 
 
 def load_pretrained(model: str, processor: str, *, local: bool) -> tuple[Any, Any, bool]:
-    """What prepares inputs (transformers' class `processor`), the network, and whether its pooler, if any, was trained.
+    """Load the preprocessor (transformers class `processor`) and the network; say whether a pooler is trained.
 
-    Any other weight that is missing would be random, and is an error.
+    Any other missing weight would be random, and is an error.
     """
     transformers = import_library("transformers", "transformers models")
     source = str(Path(model).expanduser()) if Path(model).expanduser().is_dir() else model

@@ -1,4 +1,4 @@
-"""From the name of a model to its encoder."""
+"""Load the encoder for the name of a model."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def load_text_encoder(
     batch_size: int = 32,
     device: str = "cpu",
 ) -> TextEncoder:
-    """The text encoder called `model`.
+    """Load the text encoder called `model`.
 
     Parameters
     ----------
@@ -51,9 +51,9 @@ def load_text_encoder(
     pooling : {"mean", "cls"}, optional
         For transformers models, "mean" by default; sentence-transformers models have their own.
     max_length : int, optional
-        Cut texts to so many tokens.
+        Truncate texts to this many tokens.
     batch_size : int
-        Texts that go through the model at once.
+        Texts per forward pass.
     device : str
         A torch device.
     """
@@ -70,7 +70,7 @@ def load_text_encoder(
 
 
 def load_image_encoder(model: str, *, batch_size: int = 32, device: str = "cpu") -> ImageEncoder:
-    """The image encoder called `model`.
+    """Load the image encoder called `model`.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def load_image_encoder(model: str, *, batch_size: int = 32, device: str = "cpu")
         `timm:NAME`, `torchvision:NAME`, `efficientnet-lite:0` (or 1, 2), else a transformers model (a local folder
         or a hub name).
     batch_size : int
-        Images that go through the model at once.
+        Images per forward pass.
     device : str
         A torch device.
     """

@@ -1,4 +1,4 @@
-"""Text encoders of the sentence-transformers library, with the pooling that each model brings along."""
+"""Text encoders of the sentence-transformers library, with the pooling that each model defines."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class SentenceTextEncoder:
     model : str
         A local folder with `modules.json`, or a name on the hub.
     max_length : int, optional
-        Cut texts to so many tokens; by default, as the model says.
+        Truncate texts to this many tokens; by default, to the model's own limit.
     batch_size : int
-        Texts that go through the model at once.
+        Texts per forward pass.
     device : str
         A torch device.
     """
@@ -57,7 +57,7 @@ class SentenceTextEncoder:
 
 
 def is_sentence_model(model: str) -> bool:
-    """Whether the name says that this is a sentence-transformers model."""
+    """Whether this is a sentence-transformers model, judged by its folder or its name on the hub."""
     folder = Path(model).expanduser()
     return (folder / "modules.json").is_file() or (model.startswith(_PREFIX) and not folder.is_dir())
 

@@ -1,4 +1,4 @@
-"""Encode much, piece by piece: what is finished is kept on disk, and a rerun goes on from there."""
+"""Encode many items in shards: finished shards are kept on disk, and a rerun continues from there."""
 
 from __future__ import annotations
 
@@ -38,43 +38,43 @@ def encode_in_shards(
     restart: bool = False,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
-    """Encode n items in shards, and go on after the finished shards in `folder`.
+    """Encode n items in shards, and continue after the finished shards in `folder`.
 
-    A shard is written whole or not at all, so that a process killed at any time loses one shard at most. The folder
-    stays: write the result, then call `remove_shards`.
+    A shard is written whole or not at all, so a process killed at any time loses at most one shard. The folder stays:
+    write the result, then call `remove_shards`.
 
     Parameters
     ----------
     encode : callable
-        Takes some items (k); returns which of them have a vector (k,), and the vectors (found, d) of those.
+        Takes k items; returns a mask (k,) of those that have a vector, and their vectors (found, d).
     items : sequence, length n
         What to encode.
     folder : Path
         Where shards are kept; see `partial_folder`.
     settings : mapping
-        All that the vectors depend on apart from the items.
+        Everything that the vectors depend on besides the items.
     inputs : str
         A digest of the items; see `digest`.
     shard_rows : int
-        Items in a shard.
+        Items per shard.
     step : int
-        Items that `encode` is given at once.
+        Items per call of `encode`.
     restart : bool
-        Delete what an earlier run left.
+        Discard the shards of an earlier run.
     on_progress : callable, optional
-        Called with how many items are done, and of how many; first those that were done before.
+        Called with the number of finished items and the total; first with those that earlier runs finished.
 
     Returns
     -------
     found : array of bool, shape (n,)
         Which items have a vector.
     vectors : array, shape (found, d)
-        The vectors of those.
+        Their vectors.
 
     Raises
     ------
     InputError
-        The folder holds shards of other settings or inputs, or something else.
+        If the folder holds shards of other settings or inputs, or other files.
     """
     described: dict[str, Setting] = {**settings, "inputs": inputs, "items": len(items), "shard_rows": shard_rows}
     _open_folder(folder, described, restart=restart)
@@ -117,7 +117,7 @@ def digest(parts: Iterable[str]) -> str:
 
 
 def digest_of_files(paths: Iterable[Path]) -> str:
-    """SHA-256 of the names, sizes and times of files: quick also for very many of them."""
+    """SHA-256 of the paths, sizes and modification times of files: quick even for very many."""
     parts = []
     for path in paths:
         status = path.stat()
@@ -126,7 +126,7 @@ def digest_of_files(paths: Iterable[Path]) -> str:
 
 
 def digest_of_model(model: str) -> str | None:
-    """Of the files of a model in a folder (or of one file), where it is that and no name on a hub."""
+    """Digest of the files of a local model (a folder or one file); None for a name on a hub."""
     path = Path(model).expanduser()
     if not path.exists():
         return None
@@ -134,7 +134,7 @@ def digest_of_model(model: str) -> str | None:
 
 
 def _open_folder(folder: Path, described: Mapping[str, Setting], *, restart: bool) -> None:
-    """Make the folder, or check that what it holds belongs to the same encoding."""
+    """Create the folder, or check that what it holds belongs to the same encoding."""
     description = folder / _DESCRIPTION
     if folder.exists():
         if not folder.is_dir():
@@ -175,7 +175,7 @@ def _write_shard(path: Path, found: NDArray[np.bool_], vectors: NDArray[np.float
 
 
 def _read_shard(path: Path, rows: int) -> tuple[NDArray[np.bool_], NDArray[np.float32]] | None:
-    """A finished shard; one that is not there or damaged is not finished."""
+    """Read a finished shard; None if it is missing or damaged."""
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
             found, vectors = arrays["found"], arrays["vectors"]

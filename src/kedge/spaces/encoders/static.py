@@ -1,7 +1,7 @@
 """Text vectors from word vectors: weighted mean, first component removed ("simple but tough to beat").
 
-The weight of a word is a / (a + p), where p is its share of the words of the texts fitted on: frequent words,
-which say little, count little. What all texts have in common, their first component, is then taken off.
+The weight of a word is a / (a + p), where p is its relative frequency in the texts given to `fit`: frequent words,
+which say little, count little. The first component, which all texts have in common, is then removed.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _WORD = re.compile(r"[^\W\d_]+")
 
 
 class StaticTextEncoder:
-    """Weighted mean of word vectors, without the first component of the texts fitted on.
+    """Weighted mean of word vectors, without the first component of the texts given to `fit`.
 
-    Words are runs of letters, lower-cased; of the table's words that differ only by case the first row counts.
+    Words are runs of letters, lower-cased; of words that differ only in case, the first row is used.
     The table's vectors are scaled to unit norm, then centered.
 
     Parameters
@@ -34,7 +34,7 @@ class StaticTextEncoder:
     words : Embeddings
         One vector for each word.
     smoothing : float
-        The a of the weight a / (a + p); greater means more equal weights.
+        The a of the weight a / (a + p); a larger one makes weights more equal.
     """
 
     def __init__(self, words: Embeddings, *, smoothing: float = 1e-3) -> None:
@@ -57,10 +57,10 @@ class StaticTextEncoder:
         return int(self._vectors.shape[1])
 
     def fit(self, texts: Sequence[str]) -> StaticTextEncoder:
-        """Learn the words' probabilities and the first component from some texts; returns itself."""
+        """Learn word frequencies and the first component from some texts; returns itself."""
         counted = Counter(word for text in texts for word in _words(text))
         total = sum(counted.values())
-        weights = np.ones(len(self._vectors), dtype=np.float32)  # a word not seen here gets weight 1
+        weights = np.ones(len(self._vectors), dtype=np.float32)  # words not seen here get weight 1
         for word, count in counted.items():
             row = self._row_of.get(word)
             if row is not None:
@@ -72,7 +72,7 @@ class StaticTextEncoder:
         if not known.any():
             raise InputError(f"texts: none of the {len(texts)} texts to fit on has a word of the table")
         unit = means[known] / norms[known]
-        # The leading right singular vector, from the small (d, d) side.
+        # The leading right singular vector, by way of the small Gram matrix (d, d).
         self._component = np.linalg.eigh((unit.T @ unit).astype(np.float64))[1][:, -1:].astype(np.float32)
         return self
 
@@ -91,7 +91,7 @@ class StaticTextEncoder:
         return np.divide(sums, totals, out=np.zeros_like(sums), where=totals > 0)
 
     def _counts(self, texts: Sequence[str], weights: NDArray[np.float32]) -> csr_array:
-        """Weighted counts (n, words of the table)."""
+        """Weighted counts (n, number of words in the table)."""
         from scipy.sparse import csr_array
 
         if isinstance(texts, str):
@@ -104,7 +104,7 @@ class StaticTextEncoder:
         index = np.asarray(columns, dtype=np.int64)
         shape = (len(texts), len(self._vectors))
         counts = csr_array((weights[index], index, np.asarray(begins, dtype=np.int64)), shape=shape)
-        counts.sum_duplicates()  # also sorts: the order of the words does not matter, not even by rounding
+        counts.sum_duplicates()  # also sorts, so that word order does not even affect rounding
         return counts
 
 

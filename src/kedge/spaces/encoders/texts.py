@@ -21,7 +21,7 @@ _CSV_FIELD = 2**31 - 1  # the csv module's own limit would refuse long texts
 
 @dataclass(frozen=True)
 class Texts:
-    """Texts with unique keys, and the line of the file that each stands in."""
+    """Texts with unique keys, and the line of the file that each comes from."""
 
     keys: list[str]
     texts: list[str]
@@ -40,15 +40,15 @@ def read_texts(
     Parameters
     ----------
     path : str or Path
-        `.jsonl`, `.csv`, `.tsv` or `.txt`, each also `.gz`. Empty lines of `.jsonl`, `.csv` and `.tsv` do not count;
-        in `.txt` they are texts. In `.tsv` quotes are ordinary characters, and a tab, line break or backslash is
-        written as in pair files.
+        `.jsonl`, `.csv`, `.tsv` or `.txt`, each also `.gz`. Empty lines are skipped, except in `.txt`, where they
+        are texts. In `.tsv` quotes are ordinary characters, and a tab, line break or backslash is escaped as in pair
+        files.
     field : str
-        The field or column of the texts; not for `.txt`.
+        The field or column that holds the texts; not used for `.txt`.
     key_field : str, optional
-        The field or column of the keys (strings or whole numbers); by default the keys are "0", "1", ...
+        The field or column that holds the keys (strings or integers); by default the keys are "0", "1", ...
     limit : int, optional
-        Read at most so many texts, from the top.
+        Read at most the first `limit` texts.
     """
     path = Path(path)
     if limit is not None and limit < 1:
@@ -94,7 +94,7 @@ def _format_of(path: Path) -> str:
 
 
 def _records(path: Path, form: str) -> Iterator[tuple[int, str | dict[str, Any]]]:
-    """Line numbers with a text, or with the fields of one record."""
+    """Yield line numbers, each with a text or with the fields of a record."""
     if form == ".txt":
         yield from read_lines(path)
     elif form == ".jsonl":
@@ -106,7 +106,7 @@ def _records(path: Path, form: str) -> Iterator[tuple[int, str | dict[str, Any]]
 
 
 def read_lines(path: Path, *, keep_ends: bool = False) -> Iterator[tuple[int, str]]:
-    """Numbered lines of a file, also `.gz`; only line feeds (with a carriage return before them or not) end one."""
+    """Yield the numbered lines of a file, also `.gz`; only LF or CRLF ends a line."""
     number = 0
     try:
         with open_binary(path, "rb") as stream:

@@ -20,24 +20,24 @@ if TYPE_CHECKING:
 
 POOLINGS = ("cls", "mean")
 
-# Tokenizers that know no limit say so with a huge number.
+# Tokenizers without a limit report a huge number.
 _NO_LIMIT = 10**6
 _USUAL_LENGTH = 512
 
 
 class TransformersTextEncoder:
-    """A transformers model whose last layer is pooled to one vector a text.
+    """A transformers model whose last layer is pooled to one vector per text.
 
     Parameters
     ----------
     model : str
         A local folder or a name on the hub.
     pooling : {"mean", "cls"}
-        Mean of the states of all tokens that are no padding, or the state of the first token.
+        Mean of the states of all tokens except padding, or the state of the first token.
     max_length : int, optional
-        Cut texts to so many tokens; by default, as many as the model takes.
+        Truncate texts to this many tokens; by default, to the most that the model takes.
     batch_size : int
-        Texts that go through the model at once.
+        Texts per forward pass.
     device : str
         A torch device.
     """
@@ -73,7 +73,7 @@ class TransformersTextEncoder:
         import torch
 
         vectors = np.empty((len(texts), self.dim), dtype=np.float32)
-        # Texts of like length together need little padding.
+        # Texts of similar length in one batch need little padding.
         order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
         with torch.inference_mode():
             for begin in range(0, len(order), self.batch_size):
@@ -91,7 +91,7 @@ class TransformersTextEncoder:
 
 
 def pool(states: Tensor, mask: Tensor, pooling: str) -> Tensor:
-    """One vector a text (b, d) from the states (b, tokens, d) and the attention mask (b, tokens)."""
+    """Pool states (b, tokens, d), given the attention mask (b, tokens), to one vector per text (b, d)."""
     if pooling == "cls":
         return states[:, 0]
     weights = mask.unsqueeze(-1).to(states.dtype)
@@ -99,11 +99,11 @@ def pool(states: Tensor, mask: Tensor, pooling: str) -> Tensor:
 
 
 def position_limit(model: Any) -> int | None:
-    """How many tokens the model's table of positions takes, or None where there is no such table."""
+    """How many tokens the model's position embeddings allow, or None if it has none."""
     positions = getattr(model.config, "max_position_embeddings", None)
     if not isinstance(positions, int) or positions < 1:
         return None
-    # RoBERTa and its kin count positions from after the padding token.
+    # RoBERTa and its relatives count positions from after the padding index.
     offset = getattr(getattr(model, "embeddings", None), "padding_idx", None)
     return positions if offset is None else positions - offset - 1
 
@@ -116,7 +116,7 @@ def require_length(model: str, max_length: int, limit: int | None) -> None:
 
 
 def _load(model: str, local: bool) -> tuple[Any, Any]:
-    # A pooler that was not trained does no harm: it is not used.
+    # An untrained pooler does no harm: it is not used.
     tokenizer, network, _ = load_pretrained(model, "AutoTokenizer", local=local)
     if hasattr(network, "vision_model"):
         raise InputError(

@@ -1,6 +1,6 @@
 """Which columns of an Arrow table are the keys and the vectors: one rule for files, folders and stores.
 
-A column is chosen by name (`VECTORS` or `KEYS,VECTORS`), else by a usual name, else because no other can be meant.
+A column is chosen by the given name (`VECTORS` or `KEYS,VECTORS`), else by a usual name, else as the only candidate.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ _VECTOR_NAMES = ("vector", "embedding", "embeddings", "emb", "vectors")
 
 @dataclass(frozen=True)
 class Columns:
-    """Which column holds the ids, that is the keys (None: rows are numbered), and which the vectors."""
+    """The column of the ids, i.e. the keys (None: rows are numbered), and that of the vectors."""
 
     id: str | None
     vector: str
 
     @property
     def names(self) -> list[str]:
-        """Those that there are."""
+        """The names of the columns: ids, if there are any, then vectors."""
         return [self.vector] if self.id is None else [self.id, self.vector]
 
 
 def columns_of(schema: Any, source: str, named: str = "", *, advice: str = "") -> Columns:
-    """The columns of an Arrow schema.
+    """Find the columns of ids and vectors in an Arrow schema.
 
     Parameters
     ----------
@@ -37,9 +37,9 @@ def columns_of(schema: Any, source: str, named: str = "", *, advice: str = "") -
     source : str
         Where the table is, for messages.
     named : str
-        `VECTORS` or `KEYS,VECTORS`, the names of columns; empty: they are to be found.
+        Names of columns, as `VECTORS` or `KEYS,VECTORS`; if empty, they are inferred.
     advice : str
-        What to do where several can be meant; by default, to name them after `#`.
+        What messages suggest if several columns qualify; by default, to name one after `#`.
     """
     from pyarrow import types
 
@@ -74,7 +74,7 @@ def columns_of(schema: Any, source: str, named: str = "", *, advice: str = "") -
 def _choose(
     source: str, what: str, by_type: Sequence[Sequence[str]], usual: Sequence[str], named: str, advice: str
 ) -> str | None:
-    """The one of these columns, those of a better type first, that is named or must be meant; None: there is none."""
+    """The column that is named or inferred, of candidates by type (the preferred type first); None if there is none."""
     columns = [name for names in by_type for name in names]
     if named:
         if named not in columns:

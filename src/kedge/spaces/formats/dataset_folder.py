@@ -1,4 +1,4 @@
-"""Datasets of Hugging Face: a folder by `save_to_disk`, or shards of Parquet as the hub has them.
+"""Hugging Face datasets: a folder written by `save_to_disk`, or Parquet shards as on the hub.
 
 texts/                          Dataset.save_to_disk: state.json names the shards
     dataset_info.json  state.json  data-00000-of-00002.arrow  data-00001-of-00002.arrow
@@ -31,20 +31,20 @@ _SHARD = re.compile(r"(?P<split>.+)-\d{5}-of-(?P<count>\d{5})\.parquet")
 
 
 def is_dataset(place: Path) -> bool:
-    """Whether a folder, or what the names of Parquet shards begin with, is a dataset or one split of it."""
-    # By os.path, which says no where pathlib would raise: a text that is no path may be too long for one.
+    """Whether `place`, a folder or the common prefix of Parquet shards, is a dataset or a split of one."""
+    # os.path says no where pathlib would raise: text that is not meant as a path may be too long for one.
     if os.path.isfile(place):  # noqa: PTH113
         return False
     return any(os.path.isfile(place / name) for name in (_STATE, _SPLITS)) or bool(_parquet_files(place))  # noqa: PTH113
 
 
 def files_of(place: Path) -> list[Path]:
-    """All files of a dataset, of whichever split."""
+    """All files of a dataset, in all splits."""
     return [*place.rglob("*.arrow"), *_parquet_files(place)]
 
 
 def shards(place: Path) -> list[Path]:
-    """The files of a dataset in their order; one with several splits is an `InputError` that names them."""
+    """The files of a dataset in order; if it has several splits, an `InputError` names them."""
     if (place / _SPLITS).is_file():
         return shards(_only(place, [place / name for name in json.loads((place / _SPLITS).read_text())["splits"]]))
     if (place / _STATE).is_file():
@@ -59,7 +59,7 @@ def shards(place: Path) -> list[Path]:
 
 
 def read(place: Path, selection: Selection, named: str = "") -> tuple[list[str], NDArray[np.float32]]:
-    """Keys and vectors (n, d) from the columns that are named or meant, shard after shard."""
+    """Read keys and vectors (n, d) from the named or inferred columns, shard by shard."""
     paths = shards(place)
     columns = columns_of(_schema(paths[0]), str(place), named)
     batches = (batch for path in paths for batch in _batches(path, columns, selection))
@@ -67,7 +67,7 @@ def read(place: Path, selection: Selection, named: str = "") -> tuple[list[str],
 
 
 def _parquet_files(place: Path) -> list[Path]:
-    """Those in the folder, or else in its folder `data`; or those whose names begin so, where there is no folder."""
+    """The Parquet files of a folder, or of its folder `data`; if there is no folder, the shards with that prefix."""
     if os.path.isdir(place):  # noqa: PTH112
         return sorted(place.glob("*.parquet")) or sorted((place / "data").glob("*.parquet"))
     if os.path.isdir(place.parent):  # noqa: PTH112
@@ -76,7 +76,7 @@ def _parquet_files(place: Path) -> list[Path]:
 
 
 def _of_one_split(place: Path) -> list[Path]:
-    """All shards of the only split, also those that are missing."""
+    """All shards of the only split, including missing ones."""
     paths = _parquet_files(place)
     split = _only(place, sorted({_split_of(path) for path in paths}))
     found = _SHARD.fullmatch(paths[0].name)
@@ -87,7 +87,7 @@ def _of_one_split(place: Path) -> list[Path]:
 
 
 def _split_of(path: Path) -> Path:
-    """What the names of a split's shards begin with; a file that is no shard is of the split that is its folder."""
+    """The common prefix of a split's shards; for a file that is not a shard, its folder."""
     found = _SHARD.fullmatch(path.name)
     return path.parent if found is None else path.with_name(found["split"])
 
@@ -108,7 +108,7 @@ def _schema(path: Path) -> Any:
 
 
 def _batches(path: Path, columns: Columns, selection: Selection) -> Iterator[Any]:
-    """The rows of a shard, some at a time."""
+    """Yield the rows of a shard in batches."""
     if path.suffix == ".parquet":
         yield from parquet_batches(path, columns, selection)
         return
@@ -116,5 +116,5 @@ def _batches(path: Path, columns: Columns, selection: Selection) -> Iterator[Any
     with pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as stream:
         for batch in stream:
             rows = batch.select(columns.names)
-            rows.validate(full=True)  # Arrow itself would follow an offset to wherever it points
+            rows.validate(full=True)  # Arrow itself would follow offsets out of bounds
             yield rows

@@ -1,4 +1,4 @@
-"""Numbers of any kind as NumPy arrays."""
+"""Convert numbers of any kind to NumPy arrays."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kedge.errors import InputError
 
 
 def as_dense(values: Any, name: str) -> NDArray[Any]:
-    """What an array, a tensor of torch, a list or a table holds, as an array; `name` is what messages call it."""
+    """Convert an array, torch tensor, list or table to a NumPy array; messages call it `name`."""
     if isinstance(values, str | bytes | PathLike):
         raise InputError(f"{name}: {values!r} is no array; read the file first, with kedge.read_embeddings")
     if values is None:

@@ -1,6 +1,6 @@
-"""AnnData files: the names of the observations as keys, and as vectors an entry of `.obsm`, or `.X` where it is dense.
+"""AnnData files: observation names are the keys, an entry of `.obsm` or a dense `.X` holds the vectors.
 
-Only these are read: the matrix of counts beside them may be many times larger.
+Nothing else is read: the count matrix in the same file may be many times larger.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from kedge.spaces.embeddings import Embeddings
 from kedge.spaces.memory import require_room
 from kedge.spaces.selection import Selection
 
-_WRITTEN = "vectors"  # the entry of .obsm that is made
+_WRITTEN = "vectors"  # the entry of .obsm that `write` makes
 _SPARSE = ("csr_matrix", "csc_matrix")
-_KEY_BYTES = 100  # of a short string and its places in a list and a dict
+_KEY_BYTES = 100  # of a short string and its slots in a list and a dict
 
 
 def read(path: Path, selection: Selection, name: str = "") -> tuple[list[str], NDArray[Any]]:
-    """Keys and vectors (n, d) of the entry `name`, or of the only one in `.obsm`, or of `.X` where that has none."""
+    """Read keys and vectors (n, d): entry `name`, else the only entry of `.obsm`, else `.X`."""
     _require_anndata()
     import h5py
 
@@ -41,7 +41,7 @@ def read(path: Path, selection: Selection, name: str = "") -> tuple[list[str], N
 
 
 def write(path: Path, space: Embeddings) -> None:
-    """Write an AnnData of observations without variables, whose `.obsm` has the float32 vectors."""
+    """Write an AnnData file without variables, with the float32 vectors in `.obsm`."""
     _require_anndata()
     import anndata
     import pandas
@@ -54,7 +54,7 @@ def write(path: Path, space: Embeddings) -> None:
 
 
 def _matrix(path: Path, file: Any, name: str) -> Any:
-    """The entry that holds the vectors: of `.obsm`, or `X`."""
+    """The element that holds the vectors: an entry of `.obsm`, or `X`."""
     dense = [entry for entry, element in file["obsm"].items() if not _is_sparse(element)]
     names = ", ".join(dense)
     if not name and len(dense) > 1:
@@ -75,7 +75,7 @@ def _is_sparse(element: Any) -> bool:
 
 
 def _head(path: Path, element: Any, rows: int | None, value_bytes: int | None = None) -> Any:
-    """The first rows of an array, or of a table or whatever else AnnData can store; None: all of them."""
+    """The first `rows` (None: all) of an array, a table or anything else that AnnData can store."""
     if not hasattr(element, "shape"):
         from anndata.io import read_elem
 

@@ -20,12 +20,12 @@ from kedge.spaces.streams import numbered_lines, require_regular_file
 
 
 def key_file(path: Path) -> Path:
-    """Where the keys of `path` live."""
+    """The key file of the matrix in `path`."""
     return path.with_suffix(".keys.txt")
 
 
 def read(path: Path, selection: Selection) -> tuple[list[str], NDArray[Any]]:
-    """Keys and the memory-mapped matrix (n, d)."""
+    """Read keys and the memory-mapped matrix (n, d)."""
     vectors = np.lib.format.open_memmap(path, mode="r")
     if vectors.ndim != 2:
         raise InputError(f"{path}: a matrix (rows, dimensions) is needed, got shape {vectors.shape}")
@@ -35,14 +35,15 @@ def read(path: Path, selection: Selection) -> tuple[list[str], NDArray[Any]]:
 
 
 def read_keys(path: Path, count: int) -> list[str]:
-    """The `count` keys that belong to the matrix in `path`."""
+    """Read the keys of the matrix in `path`, which has `count` rows."""
     return read_chosen_keys(path, (count, 1), Selection())[0]
 
 
 def read_chosen_keys(path: Path, shape: tuple[int, ...], selection: Selection) -> tuple[list[str], slice | list[int]]:
-    """The wanted keys of the matrix (n, d) in `path`, and their rows: a slice, which keeps a map, for a plain head.
+    """Read the wanted keys of a matrix (n, d), and their rows: a slice, which keeps the memory map, if they come first.
 
-    No other keys are made. A matrix without dimensions takes no room in its file, however many rows it claims.
+    Unwanted keys are never created. A matrix without dimensions is refused: it takes no space in its file, however many
+    rows it claims.
     """
     count = shape[0]
     if 0 in shape:
@@ -81,7 +82,7 @@ def _read_from_key_file(path: Path, count: int, selection: Selection) -> tuple[l
 
 
 def _survey(path: Path) -> tuple[int, bool]:
-    """How many lines a file has, and whether all of them end as on Windows."""
+    """How many lines a file has, and whether all line breaks are those of Windows."""
     ends = windows_ends = 0
     last = b""
     with path.open("rb") as stream:
@@ -93,7 +94,7 @@ def _survey(path: Path) -> tuple[int, bool]:
 
 
 def _row_number(key: str) -> int:
-    """The row that a key names by its number; -1 where it names none."""
+    """The row number that a key spells, or -1."""
     is_number = key.isascii() and key.isdigit() and len(key) < 19
     return int(key) if is_number and str(int(key)) == key else -1
 
@@ -105,7 +106,7 @@ def write(path: Path, keys_path: Path, space: Embeddings) -> None:
 
 
 def write_matrix(path: Path, vectors: NDArray[Any]) -> None:
-    """Write a matrix (n, d) as float32; not by `np.save`, whose error on a full disk does not say that it is full."""
+    """Write a matrix (n, d) as float32; not by `np.save`, whose error does not say that a disk is full."""
     matrix = np.ascontiguousarray(vectors, dtype=np.float32)
     with path.open("wb") as stream:
         np.lib.format.write_array_header_1_0(stream, np.lib.format.header_data_from_array_1_0(matrix))

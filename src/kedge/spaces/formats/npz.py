@@ -1,7 +1,7 @@
 """NumPy archives with the two arrays `keys` (strings or integers) and `vectors` (n, d).
 
-NumPy gives every string of an array the room of the longest. Where one key is so long that this would be most of the
-file, `key_bytes` (all keys as UTF-8, one after the other) and `key_ends` (n: where each ends) take the place of `keys`.
+NumPy stores every string of an array at the length of the longest. If one key is so long that padding would make up
+most of the file, `key_bytes` (all keys as UTF-8, concatenated) and `key_ends` (n,: where each ends) replace `keys`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SMALL_BYTES = 16 * 2**20
 
 
 def read(path: Path, selection: Selection) -> tuple[list[str], NDArray[Any]]:
-    """Keys and vectors (n, d); never unpickles."""
+    """Read keys and vectors (n, d); never unpickles."""
     with zipfile.ZipFile(path) as archive:
         require_room(sum(member.file_size for member in archive.infolist()), path)
     with np.load(path, allow_pickle=False) as arrays:
@@ -51,7 +51,7 @@ def write(path: Path, space: Embeddings) -> None:
 
 
 def _encode_keys(space: Embeddings) -> dict[str, NDArray[Any]]:
-    """The keys as an array of strings, unless that would be several times larger than all else in the file."""
+    """The keys as an array of strings, unless that would be several times larger than the rest of the file."""
     encoded = [key.encode() for key in space.keys]
     ends = np.cumsum([len(key) for key in encoded])
     as_strings = 4 * len(encoded) * max(map(len, space.keys))
@@ -61,7 +61,7 @@ def _encode_keys(space: Embeddings) -> dict[str, NDArray[Any]]:
 
 
 def _load(path: Path, arrays: Any, name: str, better: str) -> NDArray[Any]:
-    """An array, unless it is one of Python objects."""
+    """Load an array; refuse one of Python objects."""
     try:
         array: NDArray[Any] = arrays[name]
     except ValueError as error:
@@ -77,7 +77,7 @@ def _load(path: Path, arrays: Any, name: str, better: str) -> NDArray[Any]:
 def _decode_strings(path: Path, keys: NDArray[Any]) -> list[str]:
     if keys.ndim == 1 and keys.dtype.kind in "iu":
         return [str(key) for key in keys.tolist()]
-    # Strings of no width take no room in a file, however many it claims to hold.
+    # Strings of width 0 take no space in a file, however many it claims to hold.
     if keys.ndim != 1 or keys.dtype.kind not in "US" or not keys.dtype.itemsize:
         raise InputError(
             f"{path}: `keys` must be a list of strings or integers, got shape {keys.shape}, dtype {keys.dtype}"

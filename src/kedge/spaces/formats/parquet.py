@@ -25,18 +25,18 @@ _KEY_BYTES = 100  # of a short string and its places in a list and a dict
 
 
 def read(path: Path, selection: Selection, named: str = "") -> tuple[list[str], NDArray[np.float32]]:
-    """Keys and vectors (n, d) from the columns that are named or meant."""
+    """Read keys and vectors (n, d) from the named or inferred columns."""
     _, pq = import_pyarrow()
     columns = columns_of(pq.read_schema(path), str(path), named)
     return collect(parquet_batches(path, columns, selection), columns, selection, str(path))
 
 
 def parquet_batches(path: Path, columns: Columns, selection: Selection) -> Iterator[Any]:
-    """The two columns, some rows at a time."""
+    """Yield the key and vector columns in batches."""
     _, pq = import_pyarrow()
     names = columns.names
-    # As a dictionary a column takes the room of its different values, however often the file repeats them; and through
-    # a map neither a whole column comes into memory nor room for a page that only claims to be large.
+    # Dictionary-encoded, a column takes space only for its distinct values, however often the file repeats them. With a
+    # memory map, no column is loaded whole, and nothing is allocated for a page that only claims to be large.
     remember_size(path)
     with pq.ParquetFile(path, read_dictionary=names[:-1], memory_map=True, pre_buffer=False) as file:
         claims = read_claims(path, names)
@@ -45,7 +45,7 @@ def parquet_batches(path: Path, columns: Columns, selection: Selection) -> Itera
 
 
 def open_parquet(path: Path, *, packed: bool = False) -> Any:
-    """A file of Parquet, through a map. `packed`: a text that it repeats stays one text, as in a dictionary."""
+    """Open a Parquet file with a memory map; `packed` keeps text columns dictionary-encoded."""
     _, pq = import_pyarrow()
     require_regular_file(path)
     remember_size(path)
@@ -69,10 +69,10 @@ def write(path: Path, space: Embeddings) -> None:
 
 
 def rows_at_once(path: Path, columns: Collection[str]) -> int:
-    """How many rows of some columns to read at once; a file that claims more than can be is an `InputError`.
+    """How many rows of these columns to read at once; raises `InputError` if the file claims implausibly much.
 
-    A few bytes can stand for any number of equal values or for a page of zeros. Rows that are not wanted are never
-    held, but a reader has to unpack whole pages, and cannot know how long the next list is.
+    A few bytes can encode any number of equal values or a page of zeros. Unwanted rows are never kept, but a reader has
+    to unpack whole pages, and cannot know how long the next list is.
     """
     claims = read_claims(path, columns)
     require_in_proportion(claims.largest, path)
@@ -81,12 +81,12 @@ def rows_at_once(path: Path, columns: Collection[str]) -> int:
 
 
 def _row_bytes(claims: Claims) -> int:
-    """About the room that a row takes."""
+    """Approximate bytes per row."""
     return 4 * max(claims.values, 0) // max(claims.rows, 1) + _KEY_BYTES
 
 
 def import_pyarrow() -> tuple[ModuleType, ModuleType]:
-    """Arrow, and what reads Parquet."""
+    """Import `pyarrow` and `pyarrow.parquet`."""
     with needing("Parquet files and datasets need", "pyarrow", install="kedge[parquet]"):
         import pyarrow
         import pyarrow.compute

@@ -1,7 +1,7 @@
-"""What a Parquet file claims of its columns, from its footer.
+"""What the footer of a Parquet file claims about its columns.
 
-pyarrow has these figures too, but where they contradict each other, asking it for them ends the process. The footer is
-a struct of Thrift's compact protocol; the numbers of its fields are those of `parquet.thrift`.
+pyarrow has these figures too, but asking for them aborts the process if they contradict each other. The footer is a
+struct in Thrift's compact protocol, with the field numbers of `parquet.thrift`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _INTEGERS = (4, 5, 6)
 
 @dataclass(frozen=True)
 class Claims:
-    """The rows of a file; values, bytes, and the bytes of the largest stretch unpacked at once, of some columns."""
+    """The rows of a file; of some columns, the values, the unpacked bytes, and the bytes of the largest chunk."""
 
     rows: int
     values: int
@@ -28,7 +28,7 @@ class Claims:
 
 
 def read_claims(path: Path, columns: Collection[str]) -> Claims:
-    """What the file claims of these columns; a broken footer is a `ValueError`."""
+    """Read what the file claims about these columns; a broken footer raises, commonly `ValueError` or `KeyError`."""
     with path.open("rb") as stream:
         stream.seek(-8, 2)
         length, mark = struct.unpack("<I4s", stream.read())
@@ -48,7 +48,7 @@ def read_claims(path: Path, columns: Collection[str]) -> Claims:
 
 
 class _Compact:
-    """Thrift's compact protocol: structs as dicts by the numbers of their fields."""
+    """A parser of Thrift's compact protocol: structs become dicts by field number."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -74,7 +74,7 @@ class _Compact:
         if kind in (_LIST, _SET):
             head = self._byte()
             count = self._varint() if head >> 4 == 15 else head >> 4
-            is_flag = head & 15 in (_TRUE, _FALSE)  # in a list these are bytes of their own
+            is_flag = head & 15 in (_TRUE, _FALSE)  # in a list, each of these is a byte of its own
             return [self._byte() if is_flag else self._value(head & 15) for _ in range(count)]
         if kind in (_BYTE, _DOUBLE):
             return self._bytes(1 if kind == _BYTE else 8)

@@ -1,4 +1,4 @@
-"""Arrow's record batches, some rows at a time, to keys and vectors."""
+"""Collect keys and vectors from Arrow record batches."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from kedge.spaces.selection import Selection
 def collect(
     batches: Iterable[Any], columns: Columns, selection: Selection, source: str
 ) -> tuple[list[str], NDArray[np.float32]]:
-    """Keys and vectors (n, d) of the rows that are wanted. Keys are text, also where the column has integers."""
+    """Collect keys and vectors (n, d) of the wanted rows; keys become text, even from a column of integers."""
     from pyarrow import compute
 
     keys: list[str] = []
-    numbers = bytearray()  # grows in place: no file's row count is trusted with an allocation
+    numbers = bytearray()  # grows in place: no file's row count is trusted for an allocation
     dim: int | None = None
     begin = 0
     for batch in batches:
@@ -43,7 +43,7 @@ def collect(
         chosen = chosen if selection.limit is None else chosen[: selection.limit - len(keys)]
         keys += [names[row] for row in chosen]
         vectors = lists.flatten().to_numpy(zero_copy_only=False).reshape(len(names), dim)
-        with np.errstate(over="ignore"):  # too large becomes infinite, and is reported as such
+        with np.errstate(over="ignore"):  # values too large become infinite, and are reported as such
             numbers += vectors[chosen].astype(np.float32).tobytes()
         begin += len(names)
         if selection.full(len(keys)):
@@ -52,7 +52,7 @@ def collect(
 
 
 def _names(batch: Any, columns: Columns, begin: int) -> list[str]:
-    """The keys of the rows, equal ones as one object where the file keeps them as one; numbers where it has none."""
+    """The keys of the rows (row numbers if there are none); equal keys of a dictionary column share one object."""
     from pyarrow import array, types
 
     if columns.id is None:

@@ -1,6 +1,6 @@
-"""safetensors with a matrix `vectors` and the keys as a JSON list in the bytes of `keys`.
+"""safetensors files with a matrix `vectors`, and a tensor `keys` whose bytes are a JSON list.
 
-A file with one matrix and no keys, as other tools write, takes them from `NAME.keys.txt` or the row numbers.
+If a file has one matrix and no keys, as other tools write, keys come from `NAME.keys.txt`, else from the row numbers.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from kedge.spaces.selection import Selection
 
 
 def read(path: Path, selection: Selection) -> tuple[list[str], NDArray[np.float32]]:
-    """Keys and vectors (n, d); a float32 matrix stays memory-mapped."""
-    import torch  # which knows bfloat16, and maps files into memory; the rest of kedge.spaces does without it
+    """Read keys and vectors (n, d); a float32 matrix stays memory-mapped."""
+    import torch  # for bfloat16 and memory mapping; no other format needs torch
 
     remember_size(path)
     with safe_open(path, framework="pt") as tensors:

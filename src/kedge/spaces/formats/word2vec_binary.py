@@ -19,7 +19,7 @@ _MAX_KEY_BYTES = 10_000
 
 
 def read(path: Path, selection: Selection) -> tuple[list[str], NDArray[np.float32]]:
-    """Keys and vectors (n, d) of a binary file, read row by row."""
+    """Read keys and vectors (n, d) of a binary file, row by row."""
     with open_binary(path, "rb") as stream:
         declared_rows, dim = _read_header(path, stream)
         require_room_for(4 * dim * selection.max_rows(declared_rows), path)
@@ -72,7 +72,7 @@ def _read_key(path: Path, stream: IO[bytes], row: int, declared_rows: int) -> st
             break
         if not byte:
             raise InputError(f"{path}: ends after {row} of the {declared_rows} rows its header declares; truncated")
-        if key or byte != b"\n":  # the line end of the row before
+        if key or byte != b"\n":  # the line break after the previous row
             key += byte
     else:
         raise InputError(f"{path}: the key of row {row} is longer than {_MAX_KEY_BYTES} bytes; not word2vec binary")

@@ -1,7 +1,7 @@
 """word2vec text (`rows dimensions` on the first line) and GloVe text (no such line).
 
-A row is the key, then the numbers, separated by single spaces. Keys may hold spaces, since the numbers
-are counted from the right.
+A row is the key, then the numbers, separated by single spaces. Keys may contain spaces, since the numbers are counted
+from the right.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from kedge.spaces.embeddings import Embeddings
 from kedge.spaces.selection import Selection
 from kedge.spaces.streams import numbered_lines, open_binary, require_room_for
 
-# No encoder has more. The fields of one line are objects for a while, many times the size of their numbers.
+# No encoder has more. While a line is parsed, its fields are objects, many times the size of their numbers.
 MAX_DIM = 1_000_000
 
 
 def read(path: Path, selection: Selection) -> tuple[list[str], NDArray[np.float32]]:
-    """Keys and vectors (n, d) of a text file, read line by line."""
+    """Read keys and vectors (n, d) of a text file, line by line."""
     keys: list[str] = []
-    numbers = bytearray()  # grows in place: the file's row count is not trusted with an allocation
+    numbers = bytearray()  # grows in place: the declared row count is not trusted for an allocation
     dim: int | None = None
     declared_rows: int | None = None
     rows_seen = 0
@@ -38,7 +38,7 @@ def read(path: Path, selection: Selection) -> tuple[list[str], NDArray[np.float3
                     declared_rows, dim = header
                     require_room_for(4 * dim * selection.max_rows(declared_rows), path)
                     continue
-                dim = line.count(b" ")  # GloVe: as in the first row
+                dim = line.count(b" ")  # GloVe: taken from the first row
             assert dim is not None
             if dim > MAX_DIM:
                 raise InputError(f"{where}: {dim} dimensions are declared, at most {MAX_DIM} can be")
@@ -63,7 +63,7 @@ def read(path: Path, selection: Selection) -> tuple[list[str], NDArray[np.float3
             if not selection.wants(key):
                 continue
             try:
-                with np.errstate(over="ignore"):  # too large becomes infinite, and is reported as such
+                with np.errstate(over="ignore"):  # values too large become infinite, and are reported as such
                     row = np.array(fields[1:], dtype=np.float32)
             except ValueError as error:
                 raise InputError(f"{where}: expected {dim} numbers after the key {key!r}: {error}") from error
@@ -80,7 +80,7 @@ def read(path: Path, selection: Selection) -> tuple[list[str], NDArray[np.float3
 
 
 def write(path: Path, space: Embeddings) -> None:
-    """Write word2vec text with a header; numbers keep every bit of their float32 value."""
+    """Write word2vec text with a header; float32 values survive the round trip exactly."""
     refuse_whitespace(space)
     with open_binary(path, "wb") as stream:
         stream.write(f"{len(space)} {space.dim}\n".encode())
@@ -89,7 +89,7 @@ def write(path: Path, space: Embeddings) -> None:
 
 
 def refuse_whitespace(space: Embeddings) -> None:
-    """The word2vec formats separate by white space, so no key may hold any."""
+    """Refuse keys with white space, which separates fields in the word2vec formats."""
     for key in space.keys:
         if not key or key.split() != [key]:
             raise InputError(

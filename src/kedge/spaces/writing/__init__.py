@@ -1,1 +1,1 @@
-"""Outputs that are there whole or not at all: temporary names, locks, and folders in which something is made."""
+"""Outputs that appear whole or not at all: temporary names, locks and staging folders."""

@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from kedge.errors import InputError, OutputError
 from kedge.spaces.writing.staging import HIDDEN, staging
 
-# How safetensors writes the number of an error of the system.
+# How safetensors reports the number of a system error.
 _RUST_ERROR = re.compile(r"\(os error (\d+)\)")
 
 
@@ -21,8 +21,8 @@ _RUST_ERROR = re.compile(r"\(os error (\d+)\)")
 def atomic_path(target: Path) -> Iterator[Path]:
     """Yield a temporary path beside `target`; on success it becomes `target`, on any error it vanishes.
 
-    The temporary file has the target's name, in another folder, so that its suffix still names the format. Where it
-    cannot be written, as on a full disk, an `OutputError` names the target.
+    The temporary file has the same name in another folder, so that its suffix still names the format. If it cannot be
+    written, e.g. on a full disk, an `OutputError` names the target.
     """
     with atomic_paths(target) as (temporary,):
         yield temporary
@@ -30,9 +30,9 @@ def atomic_path(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def atomic_paths(*targets: Path) -> Iterator[tuple[Path, ...]]:
-    """What `atomic_path` does, for files of one folder that belong together.
+    """Like `atomic_path`, for files in one folder that belong together.
 
-    While they are renamed the first is not there, so that it should be the one without which nobody reads the others.
+    The first is absent while the others are renamed, so it should be the one without which nobody reads the others.
     """
     for target in targets:
         require_target(target)
@@ -42,7 +42,7 @@ def atomic_paths(*targets: Path) -> Iterator[tuple[Path, ...]]:
             temporary.touch()
         yield made
         for temporary in made:
-            temporary.chmod(0o666 & ~_umask())  # some libraries make private files; outputs are ordinary ones
+            temporary.chmod(0o666 & ~_umask())  # some libraries create private files; outputs get the usual permissions
         made_in.move_out(*(target.name for target in targets))
 
 
@@ -50,11 +50,11 @@ def atomic_paths(*targets: Path) -> Iterator[tuple[Path, ...]]:
 def atomic_folder(target: Path) -> Iterator[Path]:
     """Yield a temporary folder beside `target` that takes its place on success and vanishes on error.
 
-    What `target` held before is deleted, but only when the new folder is complete and in its place. The two change
-    places in one step where the system has one for it; where it has none and the process is killed between two, the
-    next one that writes there puts the old folder back.
+    The old content of `target` is deleted only when the new folder is complete and in place. The two are exchanged
+    atomically where the system can do that; where it cannot, and the process is killed halfway, the next process that
+    writes there puts the old folder back.
     """
-    target = target.resolve()  # through a link, to the folder itself
+    target = target.resolve()  # follow a symlink to the folder itself
     require_parent(target)
     with writing(target), staging(target.parent) as made_in:
         temporary = made_in.new / target.name
@@ -64,7 +64,7 @@ def atomic_folder(target: Path) -> Iterator[Path]:
 
 
 def delete_folder(folder: Path) -> None:
-    """Delete a folder as a whole or, if that is interrupted before it begins, not at all."""
+    """Delete a folder so that it vanishes in one step, even if the deletion is interrupted."""
     folder = folder.resolve()
     with staging(folder.parent) as made_in:
         folder.rename(made_in.new / folder.name)
@@ -72,9 +72,9 @@ def delete_folder(folder: Path) -> None:
 
 @contextmanager
 def writing(target: Path) -> Iterator[None]:
-    """Turn what keeps `target` from being written, as a full disk does, into an `OutputError` that names it.
+    """Turn errors that keep `target` from being written, such as a full disk, into an `OutputError` that names it.
 
-    Other errors, and those that name some other file, pass as they are.
+    Other errors, and those that name another file, pass unchanged.
     """
     try:
         yield
@@ -83,7 +83,7 @@ def writing(target: Path) -> Iterator[None]:
         if found is None:
             raise
         raise OutputError(int(found[1]), os.strerror(int(found[1])), str(target)) from error
-    except OSError as error:  # also NumPy's, which has no number, and Arrow's
+    except OSError as error:  # also NumPy's, which have no number, and Arrow's
         if error.filename is not None and HIDDEN not in str(error.filename):
             raise
         reason = " ".join(str(error).split()) if error.errno is None else os.strerror(error.errno)
@@ -91,7 +91,7 @@ def writing(target: Path) -> Iterator[None]:
 
 
 def require_target(target: Path) -> None:
-    """Refuse a file name in a folder that is not there, or that is no ordinary file itself."""
+    """Refuse a file name whose folder does not exist, or that exists but is not a regular file."""
     require_parent(target)
     if target.exists() and not target.is_file():
         kind = "a folder" if target.is_dir() else "no ordinary file"
@@ -99,7 +99,7 @@ def require_target(target: Path) -> None:
 
 
 def require_parent(target: Path) -> None:
-    """Refuse a target whose folder is not there, or may not be written to."""
+    """Refuse a target whose folder does not exist or is not writable."""
     parent = target.absolute().parent
     if not parent.is_dir():
         raise InputError(f"{target}: the folder {str(parent)!r} does not exist; create it first")

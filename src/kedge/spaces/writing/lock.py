@@ -1,4 +1,4 @@
-"""A lock that dies with its process: two that would write to one place do not mix what they write."""
+"""A lock that dies with its process, so that two processes never mix their output in one place."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ if sys.platform != "win32":
     import fcntl
 
 LOCK_NAME = ".kedge-lock"
-"""How the name of a lock ends, and the whole of it inside a folder."""
+"""How the name of a lock file ends; inside a folder, the whole name."""
 
 
 class FolderLock:
-    """Held between `acquire` and `release`, or inside `with`; by one process, and there by one holder, at a time.
+    """An exclusive lock, held between `acquire` and `release` or inside `with`, also against others in this process.
 
-    What is locked is a file, named `.NAME.kedge-lock` and beside the folder, which need not exist; with `inside` it is
-    `.kedge-lock` in the folder, which is made, and deleted again if nothing else is in it. The file says who holds the
-    lock, and is deleted on release. A process that is killed leaves the file, but not the lock. Where the system or the
-    file system has no such locks, nothing is locked.
+    The lock is on a file: `.NAME.kedge-lock` beside the folder, which need not exist; or, with `inside`, `.kedge-lock`
+    in the folder, which is created, and removed again if it is otherwise empty. The file says who holds it, and
+    is deleted on release. A killed process leaves the file, but not the lock. If the system or file system has no such
+    locks, nothing is locked.
 
     Parameters
     ----------
     folder : Path
-        What is to be written; a file will do as well.
+        What is to be written: a folder, or a file.
     activity : str
-        What the holder is called in the message that refuses a second one.
+        What to call the holder in the message that refuses a second one.
     inside : bool
-        For the folder of a database: who may write in it need not have permission to write beside it.
+        For the folder of a database: whoever may write in it need not be allowed to write beside it.
     """
 
     def __init__(self, folder: Path, activity: str = "discovery", *, inside: bool = False) -> None:
@@ -43,7 +43,7 @@ class FolderLock:
         self._handle: int | None = None
 
     def acquire(self) -> None:
-        """Take the lock; raises `InputError` where another has it."""
+        """Take the lock; raises `InputError` if another holder has it."""
         if sys.platform == "win32":
             return
         while self._handle is None:
@@ -63,18 +63,18 @@ class FolderLock:
                 os.ftruncate(handle, 0)
                 os.write(handle, f"process {os.getpid()} on {platform.node()}\n".encode())
                 self._handle = handle
-            else:  # the last holder has deleted it between our opening and locking it
+            else:  # the last holder deleted it between our opening and locking it
                 os.close(handle)
 
     def release(self) -> None:
-        """Let go of it, if it is held."""
+        """Release the lock, if it is held."""
         if self._handle is not None:
             if self._is_at_path(self._handle):
                 self._path.unlink()
             os.close(self._handle)
             self._handle = None
             if self._inside:
-                with suppress(OSError):  # something was written into it
+                with suppress(OSError):  # the folder is not empty
                     self._path.parent.rmdir()
 
     def __enter__(self) -> FolderLock:
@@ -85,7 +85,7 @@ class FolderLock:
         self.release()
 
     def _opened(self) -> int:
-        """The file, open, in a folder that may have been deleted by the last holder a moment ago."""
+        """Open the lock file; the last holder may have deleted its folder a moment ago."""
         while True:
             try:
                 if self._inside and not self._path.parent.is_dir():

@@ -1,9 +1,9 @@
-"""A hidden folder beside an output, in which that is made: locked while its maker lives, cleared away by the next one.
+"""A hidden folder beside an output, in which it is made: locked while its maker lives, else cleared by the next writer.
 
 .kedge-new-XXXXXXXX/
     lock        held by the process that writes
     new/        what it writes
-    old/        what that replaces, where the two cannot change places in one step
+    old/        what that replaces, where the two cannot be exchanged in one step
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 HIDDEN = ".kedge-"
-"""How the name begins of what kedge keeps beside an output until that is whole."""
+"""How the names begin of what kedge keeps beside an output until it is complete."""
 
 _PREFIX = f"{HIDDEN}new-"
 _LOCK, _NEW, _OLD = "lock", "new", "old"
-# As Linux defines them.
+# As defined by Linux.
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 
 class Staging:
-    """The folder `new`, whose contents are moved to `parent` once they are whole."""
+    """The folder `new`, whose contents are moved to `parent` once they are complete."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -35,10 +35,10 @@ class Staging:
         self.new.mkdir()
 
     def move_out(self, *names: str) -> None:
-        """Let what was made, which by then is on the disk, take its place in `parent`.
+        """Flush what was made to disk, and move it to its place in `parent`.
 
-        Of several names the first is not in its place until all others are, and what was there before is put back if
-        that is interrupted: nobody takes the old of one for the new of another.
+        Of several names, the first is put in place last, and an interruption restores what was there before, so that
+        nobody reads the old version of one beside the new version of another.
         """
         for name in names:
             _settle(self.new / name)
@@ -55,21 +55,21 @@ class Staging:
 
 @contextmanager
 def staging(parent: Path) -> Iterator[Staging]:
-    """A staging folder in `parent`, which must be there; what is left in it at the end is deleted."""
+    """A staging folder in `parent`, which must exist; what is left in it at the end is deleted."""
     clear_leftovers(parent)
     folder, lock = _locked_folder(parent)
     try:
         yield Staging(folder)
     finally:
-        with suppress(OSError):  # what cannot be deleted now, the next one deletes
+        with suppress(OSError):  # what cannot be deleted now, the next writer deletes
             _clear(folder)
         os.close(lock)
 
 
 def clear_leftovers(parent: Path) -> None:
-    """Clear up what processes left in `parent` that died while they wrote; what they had moved aside is put back."""
+    """Clear up what processes left in `parent` that died while writing; what they had moved aside is put back."""
     for folder in parent.glob(f"{_PREFIX}*"):
-        with suppress(OSError):  # it is gone by now, or another user's
+        with suppress(OSError):  # it is gone by now, or belongs to another user
             if not folder.is_symlink():
                 _clear_if_left(folder)
 
@@ -77,7 +77,7 @@ def clear_leftovers(parent: Path) -> None:
 def _clear_if_left(folder: Path) -> None:
     try:
         lock = os.open(folder / _LOCK, os.O_RDWR)
-    except FileNotFoundError:  # its maker died before it did anything, or makes another when this one is gone
+    except FileNotFoundError:  # its maker died early; if it lives, it will make another
         folder.rmdir()
         return
     try:
@@ -88,12 +88,12 @@ def _clear_if_left(folder: Path) -> None:
 
 
 def _clear(folder: Path) -> None:
-    """Put back what was moved aside, unless all that replaces it is in place, and delete the folder, the lock last."""
+    """Put back what was moved aside, unless all replacements are in place; delete the folder, the lock last."""
     old = folder / _OLD
     aside = list(old.iterdir()) if old.is_dir() else []
     in_place = {path: os.path.lexists(folder.parent / path.name) for path in aside}
     if not all(in_place.values()):
-        # Those that are missing come last: until then this is found to be undone, should it be interrupted too.
+        # Missing ones come last: should this be interrupted too, it is still recognised as unfinished.
         for path in sorted(aside, key=lambda path: not in_place[path]):
             path.replace(folder.parent / path.name)
     for path in folder.iterdir():
@@ -104,10 +104,10 @@ def _clear(folder: Path) -> None:
 
 
 def _locked_folder(parent: Path) -> tuple[Path, int]:
-    """A new folder, and the open file by whose lock others see that it is in use."""
+    """A new folder, and its open lock file, whose lock shows others that it is in use."""
     while True:
         folder = Path(tempfile.mkdtemp(dir=parent, prefix=_PREFIX))
-        with suppress(FileNotFoundError):  # between any two of these steps somebody may take it for a leftover
+        with suppress(FileNotFoundError):  # between any two steps another process may take it for a leftover
             lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
             _locked(lock, wait=True)
             if os.fstat(lock).st_nlink:
@@ -116,7 +116,7 @@ def _locked_folder(parent: Path) -> tuple[Path, int]:
 
 
 def _locked(lock: int, *, wait: bool) -> bool:
-    """Whether the lock is ours now; where there are no such locks, nothing is ever taken for a leftover."""
+    """Try to take the lock; where there are no such locks, it always fails, and nothing counts as a leftover."""
     try:
         import fcntl
 
@@ -127,7 +127,7 @@ def _locked(lock: int, *, wait: bool) -> bool:
 
 
 def _take_place(new: Path, target: Path) -> bool:
-    """Let `new` take the place of `target` in one step, so that one of the two is always there; False: cannot be."""
+    """Replace `target` by `new` in one step, so that one of the two always exists; False if that is impossible."""
     if new.is_dir() and target.exists():
         return _exchange(new, target)
     new.replace(target)
@@ -135,7 +135,7 @@ def _take_place(new: Path, target: Path) -> bool:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Let two paths change places; False where the system or the file system cannot."""
+    """Exchange two paths in one step; False if the system or the file system cannot."""
     if sys.platform != "linux":
         return False
     renameat2 = getattr(ctypes.CDLL(None), "renameat2", None)
@@ -146,7 +146,7 @@ def _exchange(one: Path, other: Path) -> bool:
 
 
 def _settle(path: Path) -> None:
-    """Wait until a file, or a folder with all that is in it, is on the disk: a rename may get there before it."""
+    """Flush a file, or a folder with all its content, to disk: the rename might be persisted before the data."""
     for each in (*path.rglob("*"), path):
         if each.is_dir():
             _settle_entries(each)
@@ -155,7 +155,7 @@ def _settle(path: Path) -> None:
 
 
 def _settle_entries(folder: Path) -> None:
-    """The same for the names in a folder, where the file system knows how to."""
+    """Flush the entries of a folder, where the file system supports that."""
     with suppress(OSError):
         _sync(folder, os.O_RDONLY)
 

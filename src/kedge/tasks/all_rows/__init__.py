@@ -1,4 +1,4 @@
-"""What a run says of all rows, however many, over batches that an engine hands out: partners, or other vectors."""
+"""Apply a run to all rows of large spaces, in batches handed out by an engine: match them, or rewrite their vectors."""
 
 from kedge.tasks.all_rows.match_job import PAIRS, MatchSummary, match_all
 from kedge.tasks.all_rows.rewriting import PARTS, Arrival, compare_all, rewrite_all

@@ -1,7 +1,7 @@
-"""First pass: rows are sent to the clusters that they look into, and compared there.
+"""First pass: send rows to the clusters that they look into, and compare them there.
 
-Two rows are compared if either looks into the cluster in which the other is. Rows that are in a cluster are compared
-with all rows of the other side that look into it; those that only look, with those that are in it.
+Two rows are compared if either looks into the cluster that the other is in. The rows in a cluster (its home rows) are
+compared with all rows of the other side that look into it; rows that only look into it (guests) only with home rows.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from kedge.spaces.row_ranges import Range
 from kedge.tasks.all_rows.match_plan import MatchPlan, halves
 from kedge.tasks.all_rows.ranked_rows import Ranked, merge
 
-# Similarities that are in memory at once.
+# Number of similarities held in memory at once.
 _AT_ONCE = 16 * 2**20
 
 
 @dataclass(frozen=True)
 class SendRows:
-    """Sends a range of rows of a side (0: X, 1: Y) to the groups of clusters they look into, of those not yet done."""
+    """Sends a range of rows of a side (0: X, 1: Y) to the groups of clusters they look into, except finished groups."""
 
     plan: MatchPlan
     done: frozenset[int]
 
     def __call__(self, task: tuple[int, Range]) -> Iterator[tuple[int, Any]]:
-        """Messages: side, row, the clusters of this group it looks into (-1: none), whether it is in the first."""
+        """Yield messages: side, row, the clusters of this group that it looks into (-1: none), and its vector."""
         number, rows = task
         for begin, coordinates in self.plan.side(number).coordinates(rows):
             looks = self.plan.looks(coordinates)
@@ -63,12 +63,12 @@ def _message(number: int, rows: NDArray[np.int64], looks: NDArray[np.int16], vec
 
 @dataclass(frozen=True)
 class CompareRows:
-    """Compares what was sent to a group of clusters, and writes the nearest of each row to a file of `folder`."""
+    """Compares the rows sent to a group of clusters, and writes the nearest of each row to a file in `folder`."""
 
     folder: Path
 
     def __call__(self, group: int, sent: Any) -> int:
-        """The number of the group, when its file is there."""
+        """Write the group's file and return the group's number."""
         sides = [_Sent.from_table(sent, number) for number in (0, 1)]
         parts = [_ranked_table(number, side, found) for number, (side, found) in enumerate(_compared(*sides))]
         pa, _ = import_pyarrow()
@@ -77,13 +77,13 @@ class CompareRows:
 
 
 def met_file(folder: Path, group: int) -> Path:
-    """Where the rows that met in a group of clusters are."""
+    """The file with the results of a group of clusters."""
     return folder / f"{group:05d}.arrow"
 
 
 @dataclass(frozen=True)
 class _Sent:
-    """Rows (n,) of a side, the clusters (n, p) they look into and coordinates (n, c), in the order of the rows."""
+    """Rows (n,) of a side, the clusters (n, p) they look into, and their coordinates (n, c), in row order."""
 
     rows: Tensor
     looks: Tensor
@@ -93,12 +93,12 @@ class _Sent:
     def from_table(cls, sent: Any, number: int) -> _Sent:
         chosen = np.flatnonzero(sent["side"].to_numpy() == number)
         rows = sent["row"].to_numpy()[chosen]
-        order = chosen[np.argsort(rows, kind="stable")]  # whatever order they arrived in
+        order = chosen[np.argsort(rows, kind="stable")]  # messages arrive in any order
         looks, vectors = matrix_of(sent["looks"], np.int16)[order], matrix_of(sent["vector"], np.float16)[order]
         return cls(*(torch.from_numpy(each) for each in (np.sort(rows), looks, vectors)))
 
     def by_cluster(self) -> dict[int, tuple[Tensor, Tensor]]:
-        """For each cluster the rows that are in it and those that only look into it, as places here."""
+        """For each cluster, the positions of its home rows and of its guests."""
         flat = self.looks.flatten()
         there = (flat >= 0).nonzero(as_tuple=True)[0]
         clusters, order = flat[there].sort(stable=True)
@@ -113,13 +113,13 @@ class _Sent:
 
 
 def _compared(x: _Sent, y: _Sent) -> Iterator[tuple[_Sent, Ranked]]:
-    """Both sides, and the nearest of the other that each row met."""
-    # A pair can be met twice, in the clusters of both; within each of these two tables a pair is there once.
-    own = [Ranked.nothing(len(side.rows)) for side in (x, y)]  # in the cluster of the row
-    other = [Ranked.nothing(len(side.rows)) for side in (x, y)]  # in that of the other
+    """Yield both sides, each with the nearest rows of the other side that its rows met."""
+    # A pair can meet twice, in the clusters of both rows, but occurs only once in each of these two tables.
+    own = [Ranked.nothing(len(side.rows)) for side in (x, y)]  # met in the row's own cluster
+    other = [Ranked.nothing(len(side.rows)) for side in (x, y)]  # met in the other row's cluster
     of_x, of_y = x.by_cluster(), y.by_cluster()
     clusters = sorted(of_x.keys() & of_y.keys())
-    # First where the nearest probably are: then most rows gain nothing elsewhere, and are passed over.
+    # Home against home first: the nearest rows are probably there, so most rows gain nothing later and are skipped.
     for cluster in clusters:
         _meet(x, y, of_x[cluster][0], of_y[cluster][0], (own[0], other[0]), (own[1], other[1]))
     for cluster in clusters:
@@ -133,7 +133,7 @@ def _compared(x: _Sent, y: _Sent) -> Iterator[tuple[_Sent, Ranked]]:
 def _meet(
     x: _Sent, y: _Sent, some_x: Tensor, some_y: Tensor, of_x: tuple[Ranked, Ranked], of_y: tuple[Ranked, Ranked]
 ) -> None:
-    """Compare some rows of X with some of Y; of each side the first table is brought up to date."""
+    """Compare some rows of X with some of Y, and update the first table of each side."""
     if not len(some_x) or not len(some_y):
         return
     right = y.vectors[some_y].float()

@@ -1,10 +1,10 @@
-"""All rows of two spaces matched by a run, in three passes, each of which leaves files that a second call goes on from.
+"""Match all rows of two spaces by a run, in three passes; each leaves files from which a second call resumes.
 
 FOLDER/
-    call.json                   what the job was called with, to be refused if it differs the next time
+    call.json                   the arguments of the job; a later call with different ones is refused
     plan.safetensors            centers, and the rows whose nearest are known exactly
-    met/, ranked/, pairs/       what the passes have written, one file for each group that is done
-    hubness_x.npy, ..._y.npy    of all rows
+    met/, ranked/, pairs/       the output of the passes, one file for each finished group
+    hubness_x.npy, ..._y.npy    the hubness of all rows
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ OnPass = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class MatchSummary:
-    """What came of it: rows of either side, mutual pairs, pairs listed, and about how many of these are right.
+    """The result of a match: rows of either side, mutual pairs, listed pairs, and about how many of these are right.
 
-    Of the `checked` rows of X, whose nearest row is known of all Y, `met` is the share that have it among those they
-    were compared with; rows looked into `probes` of `clusters` clusters, on average.
+    For `checked` rows of X the exact nearest row in Y is known; `met` is the share of them that have it among their
+    candidates. Rows looked into `probes` of `clusters` clusters, on average.
     """
 
     rows_x: int
@@ -68,16 +68,16 @@ def match_all(
     call: Mapping[str, Any] | None = None,
     on_pass: OnPass | None = None,
 ) -> MatchSummary:
-    """Match all rows of X and Y by a run, and leave the pairs in `folder`/pairs; what is there of it is gone on with.
+    """Match all rows of X and Y by a run, and write the pairs to `folder`/pairs; an unfinished job there is resumed.
 
     Parameters
     ----------
     min_confidence : float, optional
-        List only mutual pairs at least so probable; otherwise every row of X with its best partner.
+        List only mutual pairs with at least this confidence; by default, every row of X with its best partner.
     call : mapping, optional
-        What else must be the same for the job to be gone on with.
+        Further arguments that must be unchanged for the job to be resumed.
     on_pass : callable, optional
-        Called with the name of a pass, how many of its parts are done, and of how many.
+        Called with the name of a pass, the number of its finished parts, and their total number.
     """
     curve = discovery.confidence_curve_
     if curve is None:
@@ -138,7 +138,7 @@ def match_all(
 
 
 def _as_read(rows: RowRanges, side: Side) -> ReadSide:
-    """A side of the run with the rows that it is to read; of what it knows, only what coordinates need."""
+    """The rows to read, with a side of the run that is stripped to what coordinates need."""
     if rows.dim != side.dim:
         swapped = "; give X first and then Y" if rows.dim == side.other_dim else ""
         raise InputError(
@@ -149,7 +149,7 @@ def _as_read(rows: RowRanges, side: Side) -> ReadSide:
 
 
 def _kept_plan(path: Path, x: ReadSide, y: ReadSide, engine: Engine) -> tuple[MatchPlan, NDArray[np.int64]]:
-    """The plan and the checked rows (s, 2), made or as they were when the job was begun."""
+    """The plan and the checked rows (s, 2): loaded if the job was begun before, otherwise made and saved."""
     if not path.exists():
         plan, checked = make_plan(x, y, engine)
         arrays = {"axes": plan.axes, "centers": plan.centers, "group_of": plan.group_of, "checked": checked}
@@ -162,7 +162,7 @@ def _kept_plan(path: Path, x: ReadSide, y: ReadSide, engine: Engine) -> tuple[Ma
 
 
 def _gather_hubness(files: MatchFiles, buckets: Buckets) -> None:
-    """One file of each side, to look up any row's; it is read through a memory map."""
+    """Write one file of hubness per side, which is later read through a memory map to look up any row."""
     sides = (
         (files.hubness_x, buckets.rows_x, range(buckets.of_x)),
         (files.hubness_y, buckets.rows_y, range(buckets.of_x, buckets.count)),
@@ -182,7 +182,7 @@ def _write_hubness(path: Path, rows: int, parts: Sequence[Path]) -> None:
 
 
 def _met_share(files: MatchFiles, checked: NDArray[np.int64]) -> float:
-    """Of checked rows of X, with their nearest of Y (s, 2), the share that has it among its candidates."""
+    """The share of checked rows of X that have their exact nearest row of Y (s, 2) among their candidates."""
     met = 0
     for bucket in np.unique(checked[:, 0] // BUCKET).tolist():
         some = checked[checked[:, 0] // BUCKET == bucket]

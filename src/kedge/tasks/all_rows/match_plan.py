@@ -1,8 +1,8 @@
-"""What all batches of a match share: how rows become coordinates, the centers of clusters, and who looks where.
+"""What all batches of a match share: how rows get coordinates, the cluster centers, and which clusters a row probes.
 
-Centers come from a sample of both spaces, which lie together in shared coordinates. A row looks into the few clusters
-nearest to it, and into others whose centers are hardly farther: rows between clusters look into many. How much farther
-they may be is decided on some rows of X whose nearest row of all Y is known exactly.
+Centers are fitted to a sample of both spaces, which lie together in shared coordinates. A row looks into the few
+clusters nearest to it, and into others whose centers are hardly farther away, so rows between clusters look into many.
+How much farther they may be is chosen on some rows of X whose exact nearest row in Y is known.
 """
 
 from __future__ import annotations
@@ -26,48 +26,48 @@ from kedge.models.side import Side
 from kedge.spaces.row_ranges import Range, RowRanges
 
 BATCH = 8192
-"""Rows that are read and given coordinates at once."""
+"""Number of rows that are read and given coordinates at once."""
 
 BIASES = 2
-"""The last shared coordinates, which a row has whatever it is compared with."""
+"""Number of trailing shared coordinates that do not depend on what a row is compared with."""
 
 CHECKED = 2000
-"""Rows of X whose nearest row is found among all of Y."""
+"""Number of rows of X whose nearest row is found by comparing them with all of Y."""
 
-# Rows in a cluster, on average, and as many clusters as finding the nearest of them for every row allows.
+# Average number of rows in a cluster, and a limit on clusters that keeps finding the nearest ones for every row cheap.
 _ROWS_IN_A_CLUSTER, _MAX_CLUSTERS = 512, 16_384
-# Points of the sample in a cluster, and ranges of rows that are read for the sample.
+# Sample points per cluster, and ranges of rows that are read for the sample.
 _POINTS, _MAX_RANGES = 24, 64
-# Clusters that a row looks into, at least and at most: the partner is mostly in the first, its rivals are around it.
+# Least and most clusters that a row looks into: the partner is mostly in the first, its rivals are around it.
 _MIN_PROBES, _MAX_PROBES = 6, 32
-# Clusters are made in so many leading axes.
+# Number of leading axes in which clusters are made.
 _AXES = 128
-# The share of checked rows that must meet their nearest.
+# The share of checked rows that must meet their nearest row.
 _MET = 0.998
-# Bytes of messages that one group of clusters holds, about.
+# Approximate bytes of messages in one group of clusters.
 _GROUP_BYTES = 256 * 2**20
 
 
 @dataclass(frozen=True)
 class ReadSide:
-    """One space as it is read: its rows, and the side of the run that gives them coordinates."""
+    """The rows of one space, and the side of the run that gives them coordinates."""
 
     rows: RowRanges
     side: Side
 
     def coordinates(self, rows: Range) -> Iterator[tuple[int, Tensor]]:
-        """Shared coordinates (k, c + 2) of a range, some rows at a time, with the number of the first."""
+        """Yield the shared coordinates (k, c + 2) of a range in blocks, each with the number of its first row."""
         for begin, vectors in self.rows.blocks(rows, BATCH):
             yield begin, torch.from_numpy(self.side.shared(vectors))
 
 
 @dataclass(frozen=True)
 class MatchPlan:
-    """See the module's text.
+    """The plan of a match (see the module docstring).
 
-    `axes` (c, e) are those in which clusters are made, `centers` (k, e) theirs, `group_of` (k,) the group that each
-    belongs to, so that neighbours mostly share one. A row looks into clusters whose centers are closer than its own
-    less `slack`; on average these are `probes`.
+    Clusters are made in the directions `axes` (c, e), with `centers` (k, e). `group_of` (k,) is the group of each
+    cluster; neighbouring clusters mostly share one. A row looks into all clusters whose closeness to it is at most
+    `slack` below that of its own, `probes` on average.
     """
 
     x: ReadSide
@@ -80,22 +80,22 @@ class MatchPlan:
 
     @property
     def groups(self) -> int:
-        """How many groups of clusters there are."""
+        """The number of groups of clusters."""
         return int(self.group_of.max()) + 1
 
     def side(self, number: int) -> ReadSide:
-        """X is number 0, Y number 1."""
+        """The side with this number: 0 for X, 1 for Y."""
         return (self.x, self.y)[number]
 
     def looks(self, coordinates: Tensor) -> NDArray[np.int64]:
-        """The clusters (k, p) that rows (k, c + 2) look into, the one they are in first; after the last -1."""
+        """The clusters (k, p) that rows (k, c + 2) look into, their own first, with -1 in place of the others."""
         points = coordinates[:, :-BIASES] @ torch.from_numpy(self.axes)
         behind, clusters = _nearest_clusters(points, torch.from_numpy(self.centers))
         return clusters.masked_fill_(behind > self.slack, -1).numpy()
 
 
 def make_plan(x: ReadSide, y: ReadSide, engine: Engine) -> tuple[MatchPlan, NDArray[np.int64]]:
-    """The plan, and the checked rows of X with the nearest row of Y for each (s, 2)."""
+    """Make the plan; also return the checked rows of X, each with its nearest row of Y (s, 2)."""
     clusters = min(max(1, max(x.rows.rows, y.rows.rows) // _ROWS_IN_A_CLUSTER), _MAX_CLUSTERS)
     wanted = max(_POINTS * clusters, 20_000)
     samples = [next(iter(engine.each([0], partial(_sample, side, wanted)))) for side in (x, y)]
@@ -118,7 +118,7 @@ def make_plan(x: ReadSide, y: ReadSide, engine: Engine) -> tuple[MatchPlan, NDAr
 
 
 def _sample(side: ReadSide, wanted: int, _: Any) -> tuple[NDArray[np.int64], Tensor]:
-    """Numbers (s,) and coordinates (s, c + 2) of about so many rows, from ranges all over the space."""
+    """Row numbers (s,) and coordinates (s, c + 2) of about `wanted` rows, from ranges spread over the space."""
     ranges = side.rows.ranges(BATCH)
     chosen = np.unique(np.linspace(0, len(ranges) - 1, min(len(ranges), max(_MAX_RANGES, wanted // BATCH))).astype(int))
     total = sum(ranges[place][1] - ranges[place][0] for place in chosen)
@@ -132,11 +132,11 @@ def _sample(side: ReadSide, wanted: int, _: Any) -> tuple[NDArray[np.int64], Ten
 
 
 def _nearest_of_all(queries: Tensor, y: ReadSide, axes: Tensor, engine: Engine) -> tuple[NDArray[np.int64], Tensor]:
-    """The row of Y (s,) nearest to each query (s, c + 2), of all there are, and where it lies (s, e)."""
+    """The nearest of all rows of Y (s,) to each query (s, c + 2), and its point (s, e) in the clusters' axes."""
     best = torch.full((len(queries),), -torch.inf)
     rows, points = torch.zeros(len(queries), dtype=torch.int64), torch.zeros(len(queries), axes.shape[1])
     for value, row, point in engine.each(y.rows.ranges(4 * BATCH), partial(_nearest_in_range, queries, y, axes)):
-        # Of equally near rows the first counts, in whatever order ranges arrive.
+        # Ties go to the first row, in whatever order ranges arrive.
         better = (value > best) | ((value == best) & (row < rows))
         best = torch.where(better, value, best)
         rows = torch.where(better, row, rows)
@@ -145,7 +145,7 @@ def _nearest_of_all(queries: Tensor, y: ReadSide, axes: Tensor, engine: Engine) 
 
 
 def _nearest_in_range(queries: Tensor, y: ReadSide, axes: Tensor, rows: Range) -> tuple[Tensor, Tensor, Tensor]:
-    """The same among a range of rows, with the similarities (s,)."""
+    """The same within a range of rows, preceded by the similarities (s,)."""
     best = torch.full((len(queries),), -torch.inf)
     found, points = torch.zeros(len(queries), dtype=torch.int64), torch.zeros(len(queries), axes.shape[1])
     for begin, part in y.coordinates(rows):
@@ -158,10 +158,10 @@ def _nearest_in_range(queries: Tensor, y: ReadSide, axes: Tensor, rows: Range) -
 
 
 def _nearest_clusters(points: Tensor, centers: Tensor) -> tuple[Tensor, Tensor]:
-    """How much less close than the first (n, p) the centers (k, e) nearest to points (n, e) are, and which (n, p).
+    """The nearest centers (k, e) of points (n, e): how much less close each is than the first (n, p), and which (n, p).
 
-    Closeness is the inner product less half of the center's square: half of what squared distances differ by. The first
-    few count as equally close.
+    Closeness is the inner product minus half of the center's squared norm, so its differences are half those of squared
+    distances. The first few centers count as equally close.
     """
     ones, squares = points.new_ones(len(points), 1), centers.square().sum(dim=1, keepdim=True)
     values, clusters = top_k(torch.cat([points, ones], dim=1), torch.cat([centers, -squares / 2], dim=1), _MAX_PROBES)
@@ -171,7 +171,7 @@ def _nearest_clusters(points: Tensor, centers: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _enough_slack(points_x: Tensor, points_y: Tensor, centers: Tensor) -> float:
-    """How much less close centers may be for nearly all checked rows (s, e) to meet their nearest (s, e)."""
+    """The smallest slack at which nearly all checked rows (s, e) meet their nearest rows (s, e)."""
     (behind_x, looks_x), (behind_y, looks_y) = (_nearest_clusters(points, centers) for points in (points_x, points_y))
     needed = [
         torch.where(looks == home[:, :1], behind, torch.inf).amin(dim=1)
@@ -181,7 +181,7 @@ def _enough_slack(points_x: Tensor, points_y: Tensor, centers: Tensor) -> float:
 
 
 def _neighbourhoods(centers: Tensor, sizes: Tensor, groups: int) -> NDArray[np.int64]:
-    """The group (k,) of each center (k, e): halved again and again where half of the rows (k,) lie on either side."""
+    """The group (k,) of each center (k, e), by repeated bisection with half of the rows (k,) on either side."""
     group_of = np.zeros(len(centers), dtype=np.int64)
     pending = [(torch.arange(len(centers)), 0, groups)]
     while pending:
@@ -200,5 +200,5 @@ def _neighbourhoods(centers: Tensor, sizes: Tensor, groups: int) -> NDArray[np.i
 
 
 def halves(coordinates: Tensor, number: int) -> NDArray[np.float16]:
-    """Coordinates (k, c + 2) as they travel, those of X on the left of products."""
+    """Coordinates (k, c + 2) in half precision, as they are sent; X is the left factor of products."""
     return to_half(coordinates, BIASES, left=number == 0).numpy()

@@ -1,4 +1,4 @@
-"""Second pass: what a row met in several places is brought together, and its hubness follows."""
+"""Second pass: merge what each row met in several groups, and compute its hubness."""
 
 from __future__ import annotations
 
@@ -17,51 +17,51 @@ from kedge.spaces.formats.parquet import import_pyarrow
 from kedge.tasks.all_rows.ranked_rows import hubness_of, merge
 
 BUCKET = 65_536
-"""Rows of one side that lie in one file from now on."""
+"""Number of rows of one side per file, from this pass on."""
 
 
 @dataclass(frozen=True)
 class Buckets:
-    """Files of so many rows of X (n) and of Y (m), those of X first."""
+    """The numbering of files, `BUCKET` rows each: the buckets of X first, then those of Y."""
 
     rows_x: int
     rows_y: int
 
     @property
     def of_x(self) -> int:
-        """How many there are of X."""
+        """The number of buckets of X."""
         return -(-self.rows_x // BUCKET)
 
     @property
     def of_y(self) -> int:
-        """How many there are of Y."""
+        """The number of buckets of Y."""
         return -(-self.rows_y // BUCKET)
 
     @property
     def count(self) -> int:
-        """How many there are in all."""
+        """The number of buckets of both sides."""
         return self.of_x + self.of_y
 
     def range_of(self, bucket: int) -> tuple[int, int]:
-        """The rows in a bucket."""
+        """The range of rows (begin, end) in a bucket."""
         in_x = bucket < self.of_x
         begin = (bucket if in_x else bucket - self.of_x) * BUCKET
         return begin, min(begin + BUCKET, self.rows_x if in_x else self.rows_y)
 
     def holding(self, side: NDArray[np.int8], row: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The buckets (k,) of rows (k,) of sides (k,)."""
+        """The buckets (k,) that hold the given rows (k,) of the given sides (k,)."""
         return row // BUCKET + np.where(side == 0, 0, self.of_x)
 
 
 @dataclass(frozen=True)
 class SendMet:
-    """Sends what a file of the first pass says of each row to the bucket of that row, of those not yet done."""
+    """Sends the rows of a file of the first pass to their buckets, except finished ones."""
 
     buckets: Buckets
     done: frozenset[int]
 
     def __call__(self, path: Path) -> Iterator[tuple[int, Any]]:
-        """Messages as the file has them."""
+        """Yield messages with the columns of the file."""
         pa, _ = import_pyarrow()
         met = read_rows(path)
         bucket = self.buckets.holding(met["side"].to_numpy(), met["row"].to_numpy())
@@ -75,13 +75,13 @@ class SendMet:
 
 @dataclass(frozen=True)
 class MergeMet:
-    """Writes the nearest of each row of a bucket, and its hubness, to a file of `folder`."""
+    """Writes the nearest of each row of a bucket, and its hubness, to a file in `folder`."""
 
     buckets: Buckets
     folder: Path
 
     def __call__(self, bucket: int, met: Any) -> int:
-        """The number of the bucket, when its file is there."""
+        """Write the bucket's file and return the bucket's number."""
         pa, _ = import_pyarrow()
         begin, end = self.buckets.range_of(bucket)
         rows = met["row"].to_numpy() - begin
@@ -107,5 +107,5 @@ class MergeMet:
 
 
 def ranked_file(folder: Path, bucket: int) -> Path:
-    """Where the nearest of the rows of a bucket are."""
+    """The file with the nearest rows of a bucket's rows."""
     return folder / f"{bucket:05d}.arrow"

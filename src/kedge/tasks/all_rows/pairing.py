@@ -1,4 +1,4 @@
-"""Third pass: every row of X chooses a partner by CSLS, and the partner's own choices say by how much that leads."""
+"""Third pass: every row of X chooses a partner by CSLS; the partner's own candidates then determine the margin."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _COUNTS = b"kedge.counts"
 
 @dataclass(frozen=True)
 class MatchFiles:
-    """Where the passes before have left the nearest rows, and the hubness of all rows of either side."""
+    """The files with the results of earlier passes: nearest rows, and the hubness of all rows of either side."""
 
     ranked: Path
     hubness_x: Path
     hubness_y: Path
 
     def closeness(self, bucket: int, *, of_y: bool) -> tuple[NDArray[np.int64], Floats]:
-        """The nearest rows (n, k) of a bucket's rows, and similarities less hubness at both ends (n, k)."""
+        """The nearest rows (n, k) of a bucket's rows, and their CSLS (n, k): similarity minus hubness at both ends."""
         table = read_rows(ranked_file(self.ranked, bucket))
         others = matrix_of(table["others"], np.int64)
         hubness = np.load(self.hubness_x if of_y else self.hubness_y, mmap_mode="r")
@@ -41,7 +41,7 @@ class MatchFiles:
 
 @dataclass(frozen=True)
 class SendChoices:
-    """Sends the choices of a bucket of X, with its keys, to the buckets of the partners, of those not yet done."""
+    """Sends the choices of a bucket of X, with its keys, to the buckets of the partners, except finished ones."""
 
     files: MatchFiles
     buckets: Buckets
@@ -49,7 +49,7 @@ class SendChoices:
     done: frozenset[int]
 
     def __call__(self, bucket: int) -> Iterator[tuple[int, Any]]:
-        """Messages: row, key, partner (-1: none), closeness of the best and of the second best."""
+        """Yield messages: row, key, partner (-1: none), CSLS of the best and of the second best candidate."""
         pa, _ = import_pyarrow()
         begin, end = self.buckets.range_of(bucket)
         others, values = self.files.closeness(bucket, of_y=False)
@@ -73,9 +73,7 @@ class SendChoices:
 
 @dataclass(frozen=True)
 class PairCounts:
-    """Of some rows of X: how many there are, how many are in mutual pairs, how many were listed, and how many of
-    these are right, by their own confidence.
-    """
+    """Counts of rows of X: all, those in mutual pairs, those listed, and how many of these are expected to be right."""
 
     rows: int
     mutual: int
@@ -93,9 +91,9 @@ class PairCounts:
 
 @dataclass(frozen=True)
 class WritePairs:
-    """Writes the pairs of a bucket of Y to a Parquet file of `folder`; all rows of X that chose one of its rows.
+    """Writes the pairs of all rows of X that chose a row in a bucket of Y to a Parquet file in `folder`.
 
-    With `min_confidence` only mutual pairs at least so probable are listed.
+    With `min_confidence`, only mutual pairs with at least this confidence are listed.
     """
 
     files: MatchFiles
@@ -106,7 +104,7 @@ class WritePairs:
     folder: Path
 
     def __call__(self, bucket: int, choices: Any) -> int:
-        """The number of the bucket, when its file is there."""
+        """Write the bucket's file and return the bucket's number."""
         pa, pq = import_pyarrow()
         choices = choices.sort_by("row")
         begin, end = self.buckets.range_of(self.buckets.of_x + bucket)
@@ -144,11 +142,11 @@ class WritePairs:
 
 
 def counts_in(path: Path) -> PairCounts:
-    """What is in a file of pairs, by its own account."""
+    """The counts stored in the metadata of a file of pairs."""
     _, pq = import_pyarrow()
     return PairCounts(**json.loads(pq.read_schema(path).metadata[_COUNTS]))
 
 
 def pairs_file(folder: Path, bucket: int) -> Path:
-    """Where the pairs of a bucket of Y are."""
+    """The file with the pairs of a bucket of Y."""
     return folder / f"part-{bucket:08d}.parquet"

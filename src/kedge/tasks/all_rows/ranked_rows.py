@@ -1,4 +1,4 @@
-"""The nearest few of each row, brought together from several places."""
+"""The few nearest rows of each row, collected from several comparisons."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from kedge.matching.csls import NEIGHBOURS
 
 @dataclass
 class Ranked:
-    """Rows of the other side (n, k) and similarities to them (n, k); -1 and -inf where there are fewer than k."""
+    """The nearest rows of the other side (n, k) and similarities to them (n, k); padded with -1 and -inf."""
 
     rows: Tensor
     values: Tensor
 
     @classmethod
     def nothing(cls, count: int) -> Ranked:
-        """Of rows that have met nobody."""
+        """The table of rows that have not been compared yet."""
         return cls(torch.full((count, KEPT), -1, dtype=torch.int64), torch.full((count, KEPT), -torch.inf))
 
     def update(self, places: Tensor, similarity: Tensor, others: Tensor, besides: Ranked | None = None) -> None:
-        """Take in similarities (q, m) of the rows at some places (q,) to others (m,), which they have not met here.
+        """Add similarities (q, m) of the rows at some places (q,) to others (m,) that they have not met in this table.
 
-        What the same rows have met elsewhere, `besides`, is only looked at to pass over rows that gain nothing: finding
-        the largest similarity of a row takes a hundredth of the time of finding the few largest.
+        `besides` is another table of the same rows, used only to skip rows that gain nothing: finding the largest
+        similarity of a row takes a hundredth of the time of finding the few largest.
         """
         floor = self.values[places, -1]
         if besides is not None:
@@ -45,7 +45,7 @@ class Ranked:
 
 
 def merge(rows: Tensor, values: Tensor) -> Ranked:
-    """The best few of (n, l), each row of the other side once; equally near ones by their number."""
+    """The best few of (n, l) candidates, without duplicates; ties are broken by row number."""
     rows, order = rows.sort(dim=1, stable=True)
     values = values.gather(1, order)
     values[:, 1:].masked_fill_(rows[:, 1:] == rows[:, :-1], -torch.inf)
@@ -55,7 +55,7 @@ def merge(rows: Tensor, values: Tensor) -> Ranked:
 
 
 def hubness_of(values: Tensor) -> Tensor:
-    """Half the mean (n,) of the largest similarities (n, k) of each row, best first, of as many as there are."""
+    """Half the mean (n,) of each row's largest similarities (n, k), given best first; missing ones are ignored."""
     nearest = values[:, :NEIGHBOURS]
     there = nearest > -torch.inf
     return nearest.masked_fill(~there, 0).sum(dim=1) / there.sum(dim=1).clamp_min(1) / 2

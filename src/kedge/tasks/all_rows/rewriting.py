@@ -1,4 +1,4 @@
-"""Other vectors for all rows, such as translated ones, part by part into a folder of Parquet files."""
+"""Rewrite the vectors of all rows, for example by translation, part by part into a folder of Parquet files."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ PARTS = "parts"
 Transform = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 Places = NDArray[np.int64]
 
-# Of every block so many rows, drawn at random, are compared with what they should be.
+# Number of rows drawn at random from every block and compared with what they should be.
 _COMPARED = 20
-# By how much numbers may differ, as a share of the largest: the same product over fewer rows is rounded otherwise.
+# Tolerance, as a share of a row's largest number: the same product over fewer rows is rounded differently.
 _TOLERANCE = 1e-4
 
 
 @dataclass(frozen=True)
 class RewriteRows:
-    """Writes a range of rows with other vectors to a file of `folder`; keys and other columns stay."""
+    """Writes a range of rows with transformed vectors to a file in `folder`; keys and other columns are kept."""
 
     rows: RowRanges
     transform: Transform
     folder: Path
 
     def __call__(self, task: tuple[int, Range]) -> int:
-        """How many rows were written."""
+        """Write the file and return the number of rows written."""
         pa, pq = import_pyarrow()
         number, some = task
         written, writer = 0, None
@@ -82,9 +82,9 @@ def rewrite_all(
     call: Mapping[str, Any] | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> int:
-    """Write what `transform` makes of all vectors, of `dim` numbers then, to `folder`/parts, and count them.
+    """Write all vectors, transformed to `dim` dimensions, to `folder`/parts, and return how many there are.
 
-    What is there of it is gone on with, if all of `call` is the same; `metadata` are those of the store.
+    An unfinished job there is resumed if all of `call` is the same; `metadata` is that of the store.
     """
     require_same_call(folder, {"source": rows.identity()} | dict(call or {}))
     parts = folder / PARTS
@@ -110,7 +110,7 @@ def rewrite_all(
 
 @dataclass(frozen=True)
 class Arrival:
-    """Of a rewriting: rows of the source, rows that arrived, and of so many `compared` ones how many are different."""
+    """Check of a rewriting: rows of the source, rows that arrived, rows compared, and how many of these are wrong."""
 
     rows: int = 0
     arrived: int = 0
@@ -123,14 +123,14 @@ class Arrival:
 
 @dataclass(frozen=True)
 class CompareParts:
-    """Reads a range of rows again, and the file that it was written to; counts both, and compares some rows."""
+    """Rereads a range of rows and the file it was written to; counts the rows of both, and compares some."""
 
     rows: RowRanges
     transform: Transform
     folder: Path
 
     def __call__(self, task: tuple[int, Range]) -> Arrival:
-        """What came of it."""
+        """Compare the range with its file."""
         number, some = task
         path = part_file(self.folder, number)
         part = open_parquets([path], str(path), "id,vector")
@@ -149,7 +149,7 @@ class CompareParts:
         return found
 
     def _differing(self, block: RowBlock, rows: Places, there: RowBlock, places: Places) -> int:
-        """How many rows (k,) of a block are not as they should be where they arrived (k,)."""
+        """How many rows (k,) of a block differ from what they should be at the places (k,) where they arrived."""
         expected = self.transform(block.vectors[rows])
         error = np.abs(expected - there.vectors[places]).max(axis=1)
         alike = error <= _TOLERANCE * np.abs(expected).max(axis=1)
@@ -158,7 +158,7 @@ class CompareParts:
 
 
 def _besides(block: RowBlock, rows: Places) -> list[dict[str, Any]]:
-    """What rows (k,) have besides their vectors."""
+    """The keys and other columns of rows (k,), without their vectors."""
     keys = [{"id": block.keys[row].as_py()} for row in rows.tolist()]
     if block.others is None:
         return keys
@@ -166,11 +166,11 @@ def _besides(block: RowBlock, rows: Places) -> list[dict[str, Any]]:
 
 
 def compare_all(rows: RowRanges, transform: Transform, folder: Path, engine: Engine) -> Arrival:
-    """Whether all rows arrived in `folder`/parts, where `rewrite_all` wrote them, and some of them as they should."""
+    """Check that all rows arrived in `folder`/parts, where `rewrite_all` wrote them, and that a sample is correct."""
     work = CompareParts(rows, transform, folder / PARTS)
     return sum(engine.each(list(enumerate(rows.ranges(4 * BATCH))), work), Arrival())
 
 
 def part_file(folder: Path, number: int) -> Path:
-    """Where a range of rows is; a name that a store of the kind `parquet` gives."""
+    """The file of a range of rows, named as a store of the kind `parquet` names it."""
     return folder / f"part-{number:08d}.parquet"

@@ -1,8 +1,9 @@
 """A rehearsal: what searches would lose if the embedding model were changed, measured before it is.
 
-Here live the metrics of a search (`metrics`), their measurement on texts that both models have encoded (`measurement`)
-and on real queries (`judged`) by what is relevant for them (`relevance`), what stands in for queries (`proxies`), and
-what comes out of it (`outcome`). May import the modules of `kedge.tasks`, `kedge.estimators` and everything below.
+This package holds the search metrics (`metrics`), their measurement on texts that both models have encoded
+(`measurement`) and on real queries (`judged`) with relevance judgements (`relevance`), stand-ins for queries
+(`proxies`), and the results (`outcome`). May import the modules of `kedge.tasks`, `kedge.estimators` and everything
+below.
 """
 
 from kedge.tasks.rehearsal.judged import (

@@ -1,8 +1,8 @@
 """Four strategies for a new model, and what each costs: stay, bridge, cascade, re-encode.
 
-*Stay*: old queries in the old index. *Bridge*: new queries, translated, in the old index. *Cascade*: the bridge finds
-candidates, whose texts the new model encodes and ranks. *Re-encode*: new queries in an index of new vectors. All are
-measured on texts that both models have encoded, so that nothing need be encoded to know what it would bring.
+*Stay*: old queries search the old index. *Bridge*: new queries, translated, search the old index. *Cascade*: the bridge
+finds candidates, whose texts the new model encodes and ranks. *Re-encode*: new queries search an index of new vectors.
+All are measured on texts that both models have already encoded, so comparing them encodes nothing.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from kedge.tasks.rehearsal.outcome import MIN_TEXTS
 from kedge.tasks.row_transforms import transform_rows
 
 STRATEGIES = ("stay", "bridge", "cascade", "re-encode")
-"""From the cheapest to the dearest."""
+"""The strategies, from the cheapest to the most expensive."""
 
 CANDIDATES = 100
-"""How many texts a cascade has encoded for a query."""
+"""How many candidate texts a cascade encodes per query."""
 
 TOLERANCE = 0.02
-"""By so much recall a cheaper strategy may fall short of the best one and still be recommended."""
+"""How much lower the recall of a cheaper strategy may be than the best one's for it to be recommended."""
 
 _FOUND = 10
-# Queries whose candidates' vectors are gathered at once.
+# Number of queries whose candidates' vectors are gathered at once.
 _BLOCK = 128
 
 
@@ -47,8 +47,8 @@ _BLOCK = 128
 class PricedStrategy:
     """One of `STRATEGIES`: its recall@10, and what it costs.
 
-    The new model must encode `texts` beforehand, and `texts_per_query` for each query, beside the query itself.
-    `seconds_per_query` includes the encoding of candidates.
+    The new model must encode `texts` texts in advance, and `texts_per_query` texts for each query besides the query
+    itself. `seconds_per_query` includes encoding the candidates.
     """
 
     name: str
@@ -60,7 +60,7 @@ class PricedStrategy:
 
 @dataclass(frozen=True)
 class StrategyComparison:
-    """The strategies that could be measured, from the cheapest to the dearest; the name of the one to take, and why."""
+    """The strategies that could be measured, cheapest first, with the name of the recommended one and the reason."""
 
     strategies: tuple[PricedStrategy, ...]
     queries: int
@@ -69,7 +69,7 @@ class StrategyComparison:
     reason: str
 
     def table(self) -> list[tuple[str, ...]]:
-        """The rows of a table for people: a strategy, its recall@10, texts beforehand and per query, seconds."""
+        """Rows of a printable table: strategy, recall@10, texts to encode in advance and per query, seconds."""
         return [
             (
                 each.name,
@@ -83,7 +83,7 @@ class StrategyComparison:
 
 
 def rank_candidates(candidates: Tensor, queries: Tensor, index: Tensor, k: int = _FOUND) -> Tensor:
-    """The k best (q, k) of each query's candidates (q, c), rows of an index (m, d), by inner product with it (q, d)."""
+    """The k best (q, k) of each query's candidates (q, c), which are rows of an index (m, d), by inner product."""
     best = [candidates[:0, :k]]
     for begin in range(0, len(queries), _BLOCK):
         some, asked = (rows[begin : begin + _BLOCK] for rows in (candidates, queries))
@@ -104,10 +104,11 @@ def rehearse_strategies(
     device: str = "auto",
     **options: Any,
 ) -> StrategyComparison:
-    """The four strategies for queries (q, dx) by the new model, on the texts of known pairs (p, 2): rows of x and y.
+    """Compare the four strategies for the new model's queries (q, dx) on the texts of known pairs (p, 2).
 
-    `old_queries` (q, dy) are the same queries by the old model, in the same order; `judged` (q, j) numbers the pairs
-    whose texts are right for each query, padded with -1. Other options are those of `compare_strategies`.
+    A pair holds a row of x and a row of y. `old_queries` (q, dy) are the same queries, encoded by the old model, in the
+    same order; `judged` (q, j) holds the indices of the pairs whose texts are right for each query, padded with -1.
+    Other options are passed to `compare_strategies`.
     """
     if len(pairs) < MIN_TEXTS:
         raise InputError(f"strategies are compared on at least {MIN_TEXTS} known texts, got {len(pairs)}")
@@ -142,22 +143,24 @@ def compare_strategies(
     Parameters
     ----------
     translated : Tensor, shape (q, dy)
-        The queries by the new model, translated into the old space; unit rows, as all others.
+        The new model's queries, translated into the old space; unit rows, like all other vectors here.
     new_queries, new_index : Tensor, shape (q, dx) and (m, dx)
-        Queries and texts by the new model.
+        Queries and texts, encoded by the new model.
     old_index : Tensor, shape (m, dy)
-        The texts by the old model: the index.
+        The index: the texts, encoded by the old model.
     judged : int Tensor, shape (q, j), optional
-        The rows that are right for each query, padded with -1; at least one each. Without it, what the new model finds
-        among its own vectors is taken to be right, so that re-encoding has a recall of 1.
+        The rows that are right for each query, padded with -1; at least one each. By default, whatever the new model
+        finds among its own vectors counts as right, so that re-encoding has a recall of 1.
     old_queries : Tensor, shape (q, dy), optional
-        The queries by the old model; without them staying cannot be measured.
+        The queries, encoded by the old model; without them "stay" is not measured.
     candidates : int
         How many texts a cascade ranks.
     seconds_per_text : float
-        What the new model takes to encode one text, which a cascade pays for each candidate.
+        How long the new model takes to encode one text; a cascade pays this for each candidate.
     max_seconds : float, optional
-        Strategies that take longer for a query are not recommended.
+        Strategies that take longer per query are not recommended.
+    random_state : int
+        Seed of the bootstrap intervals.
     """
     if candidates < _FOUND:
         raise InputError(
@@ -200,7 +203,7 @@ def compare_strategies(
 
 
 def recommend(strategies: tuple[PricedStrategy, ...], max_seconds: float | None = None) -> tuple[str, str]:
-    """The cheapest strategy that is about as good as the best, and a sentence that says so."""
+    """The cheapest strategy that is about as good as the best, and a sentence that explains the choice."""
     quick = [each for each in strategies if max_seconds is None or each.seconds_per_query <= max_seconds] or list(
         strategies[:1]
     )
@@ -223,9 +226,9 @@ def recommend(strategies: tuple[PricedStrategy, ...], max_seconds: float | None 
 
 
 def recall_of(found: Tensor, judged: Tensor) -> NDArray[np.float64]:
-    """Of the rows that are right for each query (q, j), padded with -1, the share (q,) among those found (q, k).
+    """The share (q,) of the rows that are right for each query (q, j), padded with -1, among those found (q, k).
 
-    Where more are right than are looked for, as many as are looked for count.
+    If more than k rows are right, finding k of them counts as full recall.
     """
     right = judged >= 0
     hit = (judged[:, :, None] == found[:, None, :]).any(dim=2) & right
@@ -234,6 +237,6 @@ def recall_of(found: Tensor, judged: Tensor) -> NDArray[np.float64]:
 
 
 def _nearest(queries: Tensor, index: Tensor, k: int) -> Tensor:
-    """Rows (q, k) of an index (m, d) of largest inner product with each query (q, d), best first."""
+    """The k rows (q, k) of an index (m, d) with the largest inner products with each query (q, d), best first."""
     with using_precision("float32"):
         return top_k(queries, index, k, budget=DEFAULT_BUDGET)[1]

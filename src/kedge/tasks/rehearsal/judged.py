@@ -1,4 +1,4 @@
-"""Searches with queries that people ask, measured by what is relevant for each: with the change, and without it."""
+"""Searches with real queries, measured by relevance judgements: with the change of model, and without it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kedge.tasks.row_transforms import transform_rows
 from kedge.tasks.search_quality import ten_nearest
 
 JUDGED_METRIC_NAMES = {"recall_1": "recall@1", "recall_10": "recall@10", "ndcg": "nDCG@10"}
-"""What tables call the fields of `JudgedMetrics`."""
+"""Table headers for the fields of `JudgedMetrics`."""
 
 SEARCH_ROW_NAMES = {
     "old": "old model alone",
@@ -32,12 +32,12 @@ SEARCH_ROW_NAMES = {
     "new": "new model alone (re-encoded)",
     "translated_queries_among_these": "translated queries, same texts",
 }
-"""What tables call the searches of a `JudgedSearches`."""
+"""Table names of the searches of a `JudgedSearches`."""
 
 MIN_JUDGED = 10
 """With fewer judged queries nothing is measured."""
 
-# A new index of fewer texts than that says nothing of one that holds all.
+# A new index of fewer texts than this says nothing about one that holds all texts.
 _MIN_INDEX = 100
 
 
@@ -45,8 +45,9 @@ _MIN_INDEX = 100
 class JudgedMetrics:
     """Means over queries, with 90 % bootstrap intervals.
 
-    `recall_1` and `recall_10`: the share of the relevant texts among the first one, or ten. `ndcg`: the grades of the
-    first ten, discounted by 1 / log2(rank + 1), as a share of the best possible (as trec_eval's `ndcg_cut_10`).
+    `recall_1` and `recall_10`: the share of a query's relevant texts that are ranked first, or among the first ten.
+    `ndcg`: the grades of the first ten, discounted by 1 / log2(rank + 1), as a share of the best possible (like
+    trec_eval's `ndcg_cut_10`).
     """
 
     recall_1: Interval
@@ -54,13 +55,13 @@ class JudgedMetrics:
     ndcg: Interval
 
     def in_order(self) -> tuple[Interval, ...]:
-        """All of them, in the order of `JUDGED_METRIC_NAMES`."""
+        """All metrics, in the order of `JUDGED_METRIC_NAMES`."""
         return self.recall_1, self.recall_10, self.ndcg
 
 
 @dataclass(frozen=True)
 class KindOfQuery:
-    """The queries of one kind, as the judgements name it, and their metrics."""
+    """The queries of one kind, as named in the judgements, and their metrics."""
 
     kind: str
     queries: int
@@ -69,7 +70,7 @@ class KindOfQuery:
 
 @dataclass(frozen=True)
 class JudgedSearch:
-    """How one kind of search does: over all `queries`, in an index of `index` rows, and over each kind, worst first."""
+    """Metrics of one search over all `queries` in an index of `index` rows, and by kind of query, worst first."""
 
     metrics: JudgedMetrics
     queries: int
@@ -81,9 +82,9 @@ class JudgedSearch:
 class JudgedSearches:
     """Searches by name (see `SEARCH_ROW_NAMES`), as far as there are vectors for them.
 
-    `old` needs the old model's vectors of the queries; `new` and `partly_reencoded` the new model's vectors of texts of
-    the index. Where these are not all, `new` is measured in a smaller index, which is easier, and
-    `translated_queries_among_these` is the same search as `translated_queries` in that index.
+    `old` needs the old model's vectors of the queries; `new` and `partly_reencoded` need the new model's vectors of
+    texts in the index. If some texts lack one, `new` is measured in a smaller index, which is easier, and
+    `translated_queries_among_these` repeats `translated_queries` in that index.
     """
 
     searches: Mapping[str, JudgedSearch]
@@ -93,20 +94,20 @@ class JudgedSearches:
     as_queries: bool
 
     def table(self) -> list[tuple[str, ...]]:
-        """The rows of a table for people: a search, numbers of queries and of rows in the index, metrics."""
+        """Rows of a printable table: search, number of queries, number of rows in the index, metrics."""
         return [
             (SEARCH_ROW_NAMES[name], f"{one.queries}", f"{one.index}", *map(as_cell, one.metrics.in_order()))
             for name, one in self.searches.items()
         ]
 
     def value(self, name: str, metric: str) -> float | None:
-        """A metric of a search, without its interval; None where it was not measured."""
+        """A metric of a search, without its interval; None if it was not measured."""
         search = self.searches.get(name)
         return None if search is None else getattr(search.metrics, metric).estimate
 
 
 class _Judge:
-    """Scores what is found (q, 10) in an index against judgements."""
+    """Scores the rows found (q, 10) in an index against judgements."""
 
     def __init__(self, relevance: Relevance, count: int, index: int) -> None:
         order = np.lexsort((relevance.rows, relevance.queries))
@@ -121,7 +122,7 @@ class _Judge:
         self.ideal = np.bincount(self.queries[best], weights=gains, minlength=count)
 
     def scores(self, found: Tensor, asked: NDArray[np.int64]) -> dict[str, NDArray[np.float64]]:
-        """What each of the queries (q,) scores, by metric, that found these rows (q, 10)."""
+        """The scores (q,) of the queries `asked` (q,), which found these rows (q, 10), by metric."""
         codes = asked[:, None] * self.index + found.cpu().numpy()
         place = np.searchsorted(self.codes, codes).clip(max=len(self.codes) - 1)
         grades = np.where(self.codes[place] == codes, self.grades[place], 0)
@@ -145,7 +146,7 @@ def measure_judged(
     device: torch.device,
     chance: np.random.Generator,
 ) -> JudgedSearches:
-    """All searches that can be measured; `known` (p, 2) are rows of x and y that are the same text."""
+    """Run all searches that can be measured; `known` (p, 2) holds rows of x and y that are the same text."""
     asked, number = np.unique(relevance.queries, return_inverse=True)
     if len(asked) < MIN_JUDGED:
         raise InputError(f"relevant: {len(asked)} queries have a relevant text, at least {MIN_JUDGED} are needed")
@@ -174,12 +175,12 @@ def measure_judged(
         search("old", as_they_are(queries_old.vectors)[torch.from_numpy(order).to(device)], old)
     search("translated_queries", in_old, old)
     search("translated_index", new, in_new)
-    pairs = known[np.unique(known[:, 1], return_index=True)[1]]  # of each text of the index one new vector
+    pairs = known[np.unique(known[:, 1], return_index=True)[1]]  # one new vector for each text of the index
     if len(pairs) < min(_MIN_INDEX, len(y)):
         return JudgedSearches(searches, len(asked), len(relevance.rows), relevance.skipped, as_queries)
     own = as_they_are(x.vectors[pairs[:, 0]])
     if len(pairs) == len(y):
-        search("new", new, own)  # the rows of pairs are those of y, in their order
+        search("new", new, own)  # pairs covers the rows of y in order, so row numbers agree
     else:
         places = torch.from_numpy(pairs[:, 1]).to(device)
         search("partly_reencoded", new, in_new.index_copy(0, places, own))
@@ -191,14 +192,14 @@ def measure_judged(
 
 
 def _among(relevance: Relevance, rows: NDArray[np.int64]) -> Relevance:
-    """The judgements about some rows of the index, ascending, by their places among these."""
+    """The judgements about some rows (r,) of the index, in ascending order, renumbered by position among them."""
     kept = np.isin(relevance.rows, rows)
     places = np.searchsorted(rows, relevance.rows[kept])
     return Relevance(relevance.queries[kept], places, relevance.grades[kept], relevance.kinds)
 
 
 def _rows_of_old(queries: Embeddings, old: Embeddings) -> NDArray[np.int64]:
-    """Where the old model's vector of each query is."""
+    """The row of the old model's vector of each query."""
     missing = [key for key in queries.keys if key not in old.row_of]
     if missing:
         raise InputError(
@@ -211,7 +212,7 @@ def _rows_of_old(queries: Embeddings, old: Embeddings) -> NDArray[np.int64]:
 def _summarise(
     values: Mapping[str, NDArray[np.float64]], kinds: list[str], index: int, chance: np.random.Generator
 ) -> JudgedSearch:
-    """The means of what each query scored (q,), by metric: over all, and over each of their kinds."""
+    """Average the scores of each query (q,), given by metric, over all queries and over each kind."""
     of_query = np.asarray(kinds)
     by_kind = []
     for kind in sorted(set(of_query.tolist()) - {""}):

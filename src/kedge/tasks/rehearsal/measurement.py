@@ -1,8 +1,9 @@
-"""The measurement: searches with the change against searches without it, on texts that both models have encoded.
+"""Compare searches with and without the change of model, on texts that both models have encoded.
 
-X is the new model's space, Y the old one's, whose vectors are in the index. There are two ways to change over without
-encoding everything again: with *translated queries*, new queries are translated into the old index; with a *translated
-index*, the old index is translated into the new model's space, where new queries search it as they are.
+X is the new model's space, Y the old one's, whose vectors are in the index. There are two ways to switch without
+encoding everything again: with *translated queries*, new queries are translated into the old space and search the old
+index; with a *translated index*, the old index is translated into the new space, where new queries search it as they
+are.
 """
 
 from __future__ import annotations
@@ -48,10 +49,10 @@ def rehearse(
 ) -> Rehearsal:
     """Measure what searches would lose if X's model replaced Y's, which the index was made with.
 
-    *Translated queries*: the rows of X among the known pairs, translated, search all rows of Y; the reference is what
-    the old model's own vector of the same text finds there. *Translated index*: the rows of Y among the known pairs,
-    translated back, are an index that the rows of X search as they are; the reference is what they find among
-    themselves, an index of the same texts by the new model.
+    *Translated queries*: the rows of X among the known pairs are translated and search all rows of Y; the reference is
+    what the old model's own vector of the same text finds there. *Translated index*: the rows of Y among the known
+    pairs are translated back into an index that the rows of X search as they are; the reference is what they find among
+    themselves, that is, in an index of the same texts by the new model.
 
     Parameters
     ----------
@@ -61,25 +62,25 @@ def rehearse(
         The new model's space, and the old model's: the index. Embeddings, arrays, DataFrames, ...: see
         `AnchorDiscovery.fit`.
     known : pairs of keys or rows, optional
-        Rows of x and y that are the same text, in any of the forms that seeds have there; each row in one pair at most.
-        Those that share a key with a seed are left out. With fewer than ten others nothing is measured, and `held_out`
-        has to do.
+        Rows of x and y that are the same text, in any form accepted for seeds; each row in at most one pair. Pairs that
+        share a key with a seed are left out. If fewer than ten remain, nothing is measured and `held_out` is all there
+        is.
     queries : space (q, dx), optional
-        Vectors, by the new model, of queries that users really ask. Without `relevant` they are only compared in what
-        they find in the translated index and in the new model's own: `given_queries`.
+        The new model's vectors of real user queries. `given_queries` compares what they find in the translated index
+        with what they find in the new model's own; to judge what they find, give `relevant` too.
     relevant : judgements, optional
-        What the queries should find in the index, by keys: query to text, to several texts, or to grades by text;
-        tuples (query, text) or (query, text, grade); or what `kedge.read_relevance` read. With them `judged_queries`
-        has the recall and nDCG of the searches that count: with translated queries, in the translated index, by the
-        new model alone where its vectors of the texts are at hand, and by the old one alone.
+        What the queries should find in the index, by key: a mapping from query to text, to several texts, or to grades
+        by text; tuples (query, text) or (query, text, grade); or the result of `kedge.read_relevance`. With them,
+        `judged_queries` has the recall and nDCG of real searches: with translated queries, in the translated index, by
+        the new model alone if enough texts have its vectors, and by the old model alone if `queries_old` is given.
     queries_old : space (q, dy), optional
-        The same queries by the old model, under the same keys: what searches do today.
+        The same queries by the old model, under the same keys, to measure what searches find today.
     kinds : mapping, optional
-        From a query's key to its kind, to have figures for each kind.
+        From a query's key to its kind, for separate figures per kind.
     device : str
         Where to compute: "auto", "cpu", "cuda" or "cuda:N".
-    random_state : int, generator of NumPy or None
-        What the intervals and the clusters depend on.
+    random_state : int, NumPy generator or None
+        Seeds the intervals and the clusters.
     """
     place = resolve_device(device)
     space_x, space_y = as_space(x, "x"), as_space(y, "y")
@@ -99,7 +100,7 @@ def rehearse(
     given = as_seed_rows(known, space_x, space_y, 0, "known pairs")
     if relevant is not None and asked is None:
         raise InputError("relevant: it is not known which queries this is about; give `queries`, by the new model, too")
-    # A run that was loaded has texts as keys; so what it is compared with has them too.
+    # A loaded run has text keys, so whatever it is compared with must have them too.
     discovery = discovery.with_text_keys()
     space_x, space_y = space_x.with_text_keys(), space_y.with_text_keys()
     pairs = _without_seeds(discovery, space_x, space_y, given)
@@ -129,7 +130,7 @@ def rehearse(
 def _without_seeds(
     discovery: AnchorDiscovery, x: Embeddings, y: Embeddings, pairs: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Those of the pairs (g, 2) of which neither row has the key of a seed's."""
+    """The pairs (g, 2) of which neither row has the key of a seed."""
     seeds_x, seeds_y = ({seed[side] for seed in discovery.seed_keys_} for side in (0, 1))
     kept = [x.keys[left] not in seeds_x and y.keys[right] not in seeds_y for left, right in pairs.tolist()]
     return pairs[np.asarray(kept, dtype=bool)]
@@ -144,7 +145,7 @@ def _measure(
     device: torch.device,
     random_state: int,
 ) -> dict[str, DirectionResult]:
-    """The directions, by name, as far as the pairs (p, 2) and the queries that are asked allow."""
+    """The results by direction, as far as the pairs (p, 2) and the given queries allow."""
     results: dict[str, DirectionResult] = {}
     if len(pairs) < MIN_PAIRS:
         return results
@@ -153,7 +154,7 @@ def _measure(
     groups = group_queries(discovery, texts, random_state)
 
     def as_they_are(vectors: NDArray[np.float32]) -> torch.Tensor:
-        """Vectors (k, d) for an index that compares by cosine."""
+        """Vectors (k, d) as unit rows, to be compared by cosine."""
         return transform_rows(unit_vectors, vectors, device)
 
     index = as_they_are(y.vectors)
@@ -178,7 +179,7 @@ def _measure(
 
 
 def _held_out(discovery: AnchorDiscovery) -> Estimate:
-    """What the discovery measured when it chose its maps, and how far to trust it."""
+    """The scores that the discovery measured when it chose its maps, and how far to trust them."""
     forward, back = (_map_scores(discovery, name) for name in ("map", "map_back"))
     trusted = int((~discovery.seed_is_suspect_).sum())
     measured = None not in (forward.mrr, forward.overlap, back.mrr, back.overlap)

@@ -24,7 +24,7 @@ METRIC_NAMES = {
     "overlap": "overlap@10",
     "ndcg": "nDCG@10",
 }
-"""What tables call the fields of `SearchMetrics`."""
+"""Table headers for the fields of `SearchMetrics`."""
 
 _DRAWS = 1000
 _LOW, _HIGH = 0.05, 0.95
@@ -34,14 +34,14 @@ _KEYS_NAMED = 3
 
 @dataclass(frozen=True)
 class SearchMetrics:
-    """Means over queries, each of which looks for its ten nearest rows, with 90 % bootstrap intervals over the queries
-    (of zero width where all queries have the same value).
+    """Means over queries, each of which searches for its ten nearest rows, with 90 % bootstrap intervals.
 
-    `self_recall_1` and `self_recall_10`: how often the query's own text is the nearest, or among the ten (None where
-    the queries have no text in the index). The other two compare with the *reference*: the ten rows that the search
-    finds without the change, the query's own text counted like any other. `overlap`: the share of the reference that is
-    found; `ndcg`: the same, discounted by 1 / log2(rank + 1), so that a miss near the top counts for more (all ten rows
-    of the reference are equally relevant, nothing else is).
+    The intervals have zero width if all queries have the same value. `self_recall_1` and `self_recall_10`: how often
+    the query's own text is the nearest row, or among the ten (None if the queries have no text in the index). The other
+    two compare with the *reference*: the ten rows that the search finds without the change, including the query's own
+    text. `overlap`: the share of the rows found that are in the reference; `ndcg`: the same, with ranks discounted by
+    1 / log2(rank + 1), so that a miss near the top counts for more (the ten reference rows are equally relevant,
+    nothing else is).
     """
 
     self_recall_1: Interval | None
@@ -50,27 +50,28 @@ class SearchMetrics:
     ndcg: Interval
 
     def in_order(self) -> tuple[Interval | None, ...]:
-        """All of them, in the order of `METRIC_NAMES`."""
+        """All metrics, in the order of `METRIC_NAMES`."""
         return tuple(getattr(self, name) for name in METRIC_NAMES)
 
 
 @dataclass(frozen=True)
 class QueryCluster:
-    """Similar queries: the keys of the most central ones, how many there are, and their metrics."""
+    """A cluster of similar queries: the keys of the most central ones, the number of queries, and their metrics."""
 
     keys: tuple[str, ...]
     queries: int
     metrics: SearchMetrics
 
     def short_keys(self, max_letters: int) -> list[str]:
-        """The keys, each cut to so many letters."""
+        """The keys, each truncated to `max_letters` characters."""
         return [key if len(key) <= max_letters else f"{key[: max_letters - 3]}..." for key in self.keys]
 
 
 @dataclass(frozen=True)
 class DirectionResult:
-    """How searches do in one direction: over all `queries`, in an index of `index` rows, and over each of at most eight
-    clusters of the queries, the worst by `ndcg` first (no clusters where the queries are few).
+    """Search metrics in one direction, over all `queries` in an index of `index` rows and over clusters of queries.
+
+    There are at most eight `clusters`, sorted by `ndcg` with the worst first, and none if there are too few queries.
     """
 
     metrics: SearchMetrics
@@ -79,7 +80,7 @@ class DirectionResult:
     clusters: tuple[QueryCluster, ...]
 
     def cluster_table(self) -> list[tuple[str, ...]]:
-        """The rows of a table for people: how many queries a cluster has, then its metrics without intervals."""
+        """Rows of a printable table, one per cluster: its number of queries, then its metrics without intervals."""
         return [
             (f"{cluster.queries}", *(as_text(each.estimate if each else None) for each in cluster.metrics.in_order()))
             for cluster in self.clusters
@@ -87,14 +88,14 @@ class DirectionResult:
 
 
 class QueryGroup(NamedTuple):
-    """Similar queries: the most central keys, and the numbers (c,) of all of them."""
+    """A group of similar queries: the most central keys, and the row numbers (c,) of all members."""
 
     keys: tuple[str, ...]
     members: NDArray[np.int64]
 
 
 def group_queries(discovery: AnchorDiscovery, queries: Embeddings, random_state: int) -> list[QueryGroup]:
-    """Groups of similar queries, where there are enough queries for two."""
+    """Groups of similar queries; an empty list if there are too few queries for two groups."""
     count = min(_MAX_CLUSTERS, len(queries) // _MIN_QUERIES)
     if count < 2:
         return []
@@ -113,7 +114,7 @@ def group_queries(discovery: AnchorDiscovery, queries: Embeddings, random_state:
 def summarise(
     values: Mapping[str, NDArray[np.float64]], index: int, groups: Sequence[QueryGroup], chance: np.random.Generator
 ) -> DirectionResult:
-    """The means of what each query scored (q,), by metric: over all queries, and over each group."""
+    """Average the scores of each query (q,), given by metric, over all queries and over each group."""
     clusters = [
         QueryCluster(keys, len(members), _means({name: each[members] for name, each in values.items()}, chance))
         for keys, members in groups
@@ -133,12 +134,10 @@ def _means(values: Mapping[str, NDArray[np.float64]], chance: np.random.Generato
 
 
 def score_queries(found: Tensor, reference: Tensor, own: Tensor | None = None) -> dict[str, NDArray[np.float64]]:
-    """What each query scores (q,), by metric: the rows found (q, 10) against the reference (q, 10) and against the row
-    of the query's own text (q,).
-    """
+    """The scores of each query (q,), by metric: rows found (q, 10) against the reference (q, 10) and `own` row (q,)."""
     there = also_in(found, reference).double()
     discount = 1 / torch.log2(torch.arange(2, found.shape[1] + 2, device=found.device, dtype=torch.float64))
-    missed = (1 - there) @ (discount / discount.sum())  # rather than what is there: without a miss it is 1 exactly
+    missed = (1 - there) @ (discount / discount.sum())  # sums misses rather than hits: without a miss nDCG is exactly 1
     values = {"overlap": there.mean(dim=1), "ndcg": (1 - missed).clamp_min(0)}
     if own is not None:
         hit = (found == own[:, None]).double()
@@ -147,10 +146,10 @@ def score_queries(found: Tensor, reference: Tensor, own: Tensor | None = None) -
 
 
 def bootstrap_interval(values: NDArray[np.float64], chance: np.random.Generator) -> Interval:
-    """The mean of values (q,), and the 90 % interval of the means of a thousand samples of q drawn from them again.
+    """The mean of values (q,), and its 90 % percentile bootstrap interval from 1,000 resamples.
 
-    By hand: `scipy.stats.bootstrap` draws a thousand times q values, where how often each distinct value is drawn is
-    all that a mean depends on, and there are few distinct values however many queries.
+    Not SciPy: `scipy.stats.bootstrap` draws 1,000 times q values. A mean depends only on how often each distinct value
+    is drawn, and there are few distinct values, however many queries.
     """
     distinct, counts = np.unique(values, return_counts=True)
     drawn = chance.multinomial(len(values), counts / len(values), size=_DRAWS)
@@ -159,10 +158,10 @@ def bootstrap_interval(values: NDArray[np.float64], chance: np.random.Generator)
 
 
 def as_cell(interval: Interval | None) -> str:
-    """A value and its interval for people."""
+    """Format a value and its interval; a dash if it is unknown."""
     return f"{interval.estimate:.3f} ({interval.low:.3f} to {interval.high:.3f})" if interval else "-"
 
 
 def as_text(value: float | None) -> str:
-    """A value for people; a dash stands for one that is not known."""
+    """Format a value; a dash if it is unknown."""
     return "-" if value is None else f"{value:.3f}"

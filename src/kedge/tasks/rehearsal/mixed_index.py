@@ -1,8 +1,8 @@
-"""Half-migrated indexes: rows that the new model encoded (*native*) and old rows that were translated, in one index.
+"""Half-migrated indexes: rows that the new model encoded (*native*) and translated old rows, in one index.
 
-Translated rows have the same mean similarity to a query as native ones, but another tail, and the nearest rows are in
-the tail: one kind crowds the other out of the first ten. A constant that is added to the scores of translated rows puts
-that right. It is fair, not wise: where a map is good, native rows are better found for a reason.
+Translated rows have the same mean similarity to a query as native ones but a different tail, and the nearest rows are
+in the tail, so one kind crowds the other out of the first ten. A constant added to the scores of translated rows
+corrects this. That is fair, not necessarily best: if the map is good, native rows are found more often for a reason.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kedge.errors import InputError
 from kedge.matching import top_k, using_precision
 
 MIN_TEXTS = 100
-"""With fewer texts that both models have encoded, there is no tail to look at."""
+"""With fewer texts that both models have encoded, the tail cannot be estimated."""
 
 _RANK = 3
 _QUERIES = 1000
@@ -24,22 +24,21 @@ _QUERIES = 1000
 
 @dataclass(frozen=True)
 class ScoreCalibration:
-    """What is added to the similarity of a translated row, so that it competes with native ones as an equal."""
+    """The offset added to the similarity of a translated row so that it competes with native rows as an equal."""
 
     offset: float
 
     def __call__(self, scores: Tensor, native: Tensor) -> Tensor:
-        """Scores (q, m) with rows as equals; `native` (m,) says which are the new model's own."""
+        """Calibrated scores (q, m); `native` (m,) says which rows are the new model's own."""
         return scores + self.offset * ~native
 
 
 def fit_calibration(native: Tensor, translated: Tensor) -> ScoreCalibration:
-    """The calibration by texts that both models have encoded: unit rows (n, d) as the new model gives them, and as they
-    are translated, in the same order.
+    """Fit the offset on texts in both forms: unit rows (n, d) by the new model, and translated ones in the same order.
 
-    Each of at most 1,000 texts is a query to all others; the third best score among native rows, and among translated
-    ones, are compared. Best are rows of the index that were encoded again, but are none of the run's known pairs:
-    what a run has never seen it translates worse than the index, and its known pairs better.
+    Each of at most 1,000 texts is a query to all others, and its third best scores among native and among translated
+    rows are compared. The best texts for this are rows of the index that were encoded again but are not known pairs of
+    the run: a run translates texts it has never seen worse than the index, and its known pairs better.
     """
     if native.shape != translated.shape or len(native) < MIN_TEXTS:
         raise InputError(
@@ -57,9 +56,9 @@ def fit_calibration(native: Tensor, translated: Tensor) -> ScoreCalibration:
 
 
 def search_mixed(queries: Tensor, index: Tensor, native: Tensor, calibration: ScoreCalibration, k: int = 10) -> Tensor:
-    """Rows (q, k) of a mixed index (m, d) for queries (q, d), best first; `native` (m,) says which rows are native.
+    """Search a mixed index (m, d) for the k best rows (q, k) of queries (q, d); `native` (m,) marks native rows.
 
-    Each kind is searched on its own, as a store does with a filter, and the two lists are merged.
+    Each kind is searched on its own, as with a filter in a vector store, and the two lists are merged.
     """
     kinds = []
     for mask, offset in ((native, 0.0), (~native, calibration.offset)):

@@ -1,4 +1,4 @@
-"""What a rehearsal found: metrics in each direction, or the discovery's own estimate where nothing was measured."""
+"""The results of a rehearsal: metrics in each direction, or the discovery's own estimate if nothing was measured."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ DIRECTION_NAMES = {
     "translated_index": "translated index",
     "given_queries": "translated index, your queries",
 }
-"""What tables call the directions of a `Rehearsal`."""
+"""Table names of the directions of a `Rehearsal`."""
 
 MIN_PAIRS = 10
-"""With fewer known pairs nothing is measured, and what the discovery held out has to do."""
+"""With fewer known pairs nothing is measured, and the discovery's held-out scores are all there is."""
 
 MIN_TEXTS = 100
-"""In an index of fewer texts the right ones would be found by chance too often for the result to mean anything."""
+"""In a smaller index the right texts would be found by chance too often for the result to mean anything."""
 
 Metric = Literal["self_recall_1", "self_recall_10", "overlap", "ndcg", "recall_1", "recall_10", "judged_ndcg"]
 Direction = Literal["both", "queries", "index"]
@@ -34,8 +34,10 @@ _MEASURED_IN: dict[Direction, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class HeldOut:
-    """How a map does on the pairs that the discovery held out: the mean reciprocal rank of the partner among at most
-    some 5,000 rows, and the share of its ten neighbours that is found; None where there were too few pairs.
+    """Scores of a map on the pairs that the discovery held out; None if there were too few pairs.
+
+    `mrr` is the mean reciprocal rank of the partner among at most about 5,000 rows, `overlap` the share of the
+    partner's ten nearest neighbours that is found.
     """
 
     mrr: float | None
@@ -44,10 +46,10 @@ class HeldOut:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What the discovery itself reports, which stands in for a measurement where there are no known pairs.
+    """The discovery's own scores, which stand in for a measurement if there are no known pairs.
 
-    `translated_queries` is for the map that `translate` uses, `translated_index` for that of `translate_back`.
-    `meaningful`: whether these figures mean anything; `caveat` is a sentence on how far to trust them.
+    `translated_queries` is for the map that `translate` uses, `translated_index` for the one of `translate` with
+    `back`. `meaningful` says whether these figures mean anything, and `caveat` how far to trust them.
     """
 
     translated_queries: HeldOut
@@ -56,13 +58,13 @@ class Estimate:
     caveat: str
 
     def table(self) -> list[tuple[str, ...]]:
-        """The rows of a table for people: a direction, mean reciprocal rank, overlap."""
+        """Rows of a printable table: direction, mean reciprocal rank, overlap."""
         held_out = {"translated_queries": self.translated_queries, "translated_index": self.translated_index}
         return [(DIRECTION_NAMES[name], as_text(each.mrr), as_text(each.overlap)) for name, each in held_out.items()]
 
 
 class LowestMetric(NamedTuple):
-    """The lowest value of a metric, and the direction that has it; both by the names of their fields."""
+    """The lowest value of a metric and the direction that has it; both are given by field name."""
 
     metric: str
     direction: str
@@ -74,10 +76,10 @@ class Rehearsal:
     """What searches would lose if the model were changed.
 
     `pairs` is the number of known pairs it was measured on. Of these, `found` are also among the pairs that the run
-    found and learnt from, so they are easier than others. A further `seeds` known pairs were left out, since they share
-    a row with a seed. A direction is None where it was not measured, `given_queries` where no queries were given.
-    `held_out` is what the discovery itself reports. `judged_queries` are searches with real queries, where it is known
-    what they should find; all else is measured with texts of the index in place of queries, which flatters.
+    found and learned from, so they are easier than others. Another `seeds` known pairs were left out because they share
+    a row with a seed. A direction is None if it was not measured, `given_queries` also if no queries were given.
+    `held_out` holds the discovery's own scores. `judged_queries` are searches with real queries whose relevant texts
+    are known; everything else except `given_queries` uses texts of the index in place of queries, which flatters.
     """
 
     pairs: int
@@ -91,19 +93,20 @@ class Rehearsal:
 
     @property
     def is_estimate(self) -> bool:
-        """Whether nothing was measured, so that `held_out` is all there is."""
+        """Whether nothing was measured and `held_out` is all there is."""
         return self.translated_queries is None
 
     @property
     def directions(self) -> dict[str, DirectionResult]:
-        """The directions that were measured, by name."""
+        """The measured directions, by name."""
         named = {name: getattr(self, name) for name in DIRECTION_NAMES}
         return {name: result for name, result in named.items() if result is not None}
 
     @property
     def flattery(self) -> float | None:
-        """By how much texts of the index in place of queries flatter: how often such a text finds itself among ten,
-        less the recall@10 of judged queries, both translated; None where one of the two was not measured.
+        """How much it flatters to use texts of the index as queries; None if it was not measured.
+
+        This is how often such a text finds itself among ten, minus the recall@10 of judged queries, both translated.
         """
         if self.judged_queries is None or self.translated_queries is None:
             return None
@@ -113,7 +116,7 @@ class Rehearsal:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Sentences on what the metrics leave out, if there is something to say."""
+        """Sentences about what the metrics leave out."""
         if self.is_estimate:
             return ()
         remarks = []
@@ -139,18 +142,17 @@ class Rehearsal:
         return tuple(remarks)
 
     def table(self) -> list[tuple[str, ...]]:
-        """The rows of a table for people: a direction, numbers of queries and of rows in the index, metrics."""
+        """Rows of a printable table: direction, number of queries, number of rows in the index, metrics."""
         return [
             (DIRECTION_NAMES[name], f"{result.queries}", f"{result.index}", *map(as_cell, result.metrics.in_order()))
             for name, result in self.directions.items()
         ]
 
     def lowest(self, metric: Metric = "self_recall_10", direction: Direction = "both") -> LowestMetric | None:
-        """The lowest value of a metric over the directions that were measured: over both, or in one.
+        """The lowest value of a metric over the measured directions, in both or in one; None if there is no value.
 
-        In an estimate the mean reciprocal rank stands in for "self_recall_10", which is hardly ever below it, and
-        nothing can stand in for "self_recall_1" and "ndcg". "recall_1", "recall_10" and "judged_ndcg" are those of
-        judged queries. None where there is no such value.
+        In an estimate the mean reciprocal rank stands in for "self_recall_10", which is hardly ever below it;
+        "self_recall_1" and "ndcg" have no stand-in. "recall_1", "recall_10" and "judged_ndcg" refer to judged queries.
         """
         if metric not in get_args(Metric):
             raise InputError(f"metric must be one of {', '.join(get_args(Metric))}, got {metric!r}")
@@ -160,7 +162,7 @@ class Rehearsal:
         return min(values, key=lambda each: each.value, default=None)
 
     def _values(self, metric: Metric) -> list[LowestMetric]:
-        """The value of a metric in each direction, as far as it is known."""
+        """The value of a metric in each direction where it is known."""
         field: str = metric
         values: dict[str, float | None]
         if metric in ("recall_1", "recall_10", "judged_ndcg"):

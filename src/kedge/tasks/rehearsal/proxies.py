@@ -1,8 +1,8 @@
-"""Stand-ins for queries where there are none: of each text of the index its title, or a sentence from its middle.
+"""Stand-ins for missing queries: for each text of the index its title, or a sentence from its middle.
 
-The text that a stand-in is taken from is what it should find. Where that text was encoded whole, the stand-in is a part
-of it and finds it nearly as easily as the text itself would: it flatters nearly as much (`benchmarks/queries.py`).
-Where only a summary was encoded, a sentence from elsewhere does better.
+A stand-in should find the text it is taken from. If that text was encoded as a whole, the stand-in is a part of it and
+finds it nearly as easily as the text itself would, so it flatters nearly as much (`benchmarks/queries.py`). If only a
+summary was encoded, a sentence from elsewhere in the text is a better stand-in.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MIN_WORDS, _MAX_WORDS = 4, 40
 
 @dataclass(frozen=True)
 class ProxyQueries:
-    """Texts that stand for queries, each by the key of the text it should find; `left_out` texts have none."""
+    """Stand-in queries, each with the key of the text it should find; `left_out` counts the texts without one."""
 
     keys: tuple[str, ...]
     texts: tuple[str, ...]
@@ -36,11 +36,11 @@ class ProxyQueries:
 
 
 def make_proxies(keys: Sequence[str], texts: Sequence[str], titles: Sequence[str] | None = None) -> ProxyQueries:
-    """A stand-in for each text: its title, where there are titles, else one of its sentences.
+    """A stand-in for each text: its title if `titles` are given, otherwise one of its sentences.
 
-    Of the sentences the second is taken, or the next one that has 4 to 40 words; the first often says what the title
-    says. What stands in two texts or more is left out, since nobody knows which of them it should find, and so are
-    texts without another sentence.
+    The second sentence is taken, or the first one after it that has 4 to 40 words; the first sentence often repeats the
+    title. Stand-ins that occur in several texts are skipped, since it is unknown which text they should find. Texts
+    without a suitable stand-in are left out.
     """
     candidates = [[title.strip()] for title in titles] if titles is not None else [_sentences(text) for text in texts]
     frequency = Counter(one for some in candidates for one in set(some))
@@ -53,7 +53,7 @@ def make_proxies(keys: Sequence[str], texts: Sequence[str], titles: Sequence[str
 
 
 def read_proxies(path: Path, *, field: str, key_field: str | None, title_field: str | None = None) -> ProxyQueries:
-    """Stand-ins for the texts of a file, as `kedge encode text` reads it."""
+    """Stand-ins for the texts of a file, which is read as `kedge encode text` reads it."""
     read = read_texts(path, field=field, key_field=key_field)
     titles = read_texts(path, field=title_field, key_field=key_field).texts if title_field else None
     proxies = make_proxies(read.keys, read.texts, titles)
@@ -64,7 +64,7 @@ def read_proxies(path: Path, *, field: str, key_field: str | None, title_field: 
 
 
 def write_proxies(proxies: ProxyQueries, texts: Path, relevant: Path) -> None:
-    """Write the stand-ins (`id` and `text`, JSON lines) and what they should find (two columns)."""
+    """Write the stand-ins (JSON lines with `id` and `text`) and the keys they should find (a table of two columns)."""
     with atomic_path(texts) as temporary:
         rows = (json.dumps({"id": f"proxy:{key}", "text": text}) for key, text in _items(proxies))
         temporary.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
@@ -77,6 +77,6 @@ def _items(proxies: ProxyQueries) -> zip[tuple[str, str]]:
 
 
 def _sentences(text: str) -> list[str]:
-    """Sentences from the second on, of a length that a query could have."""
+    """Sentences from the second on whose length is plausible for a query."""
     sentences = [" ".join(sentence.split()) for sentence in _SENTENCE_ENDS.split(text.strip())]
     return [one for one in sentences[1:] if _MIN_WORDS <= len(one.split()) <= _MAX_WORDS]

@@ -1,13 +1,13 @@
 r"""Judgements: which texts of the index a query should find, from a file or from Python.
 
-A file of judgements holds one per line, separated by tabs, by commas (`.csv`) or by white space:
+A file holds one judgement per line, with fields separated by tabs, commas (`.csv`) or white space:
 
-- four columns as TREC has them: query, iteration (ignored), text, grade;
-- three: query, text, grade; or two: query, text, all equally relevant;
-- any with a header that names the columns: `query-id` (or `query`), `doc-id` (or `corpus-id`, `doc`), and, if they are
-  there, `grade` (or `score`, `relevance`) and `kind`, a kind of query to give figures of its own.
+- four columns in TREC's format: query, iteration (ignored), text, grade;
+- three columns: query, text, grade; or two: query, text, all equally relevant;
+- any columns with a header that names them: `query-id` (or `query`), `doc-id` (or `corpus-id`, `doc`), and optionally
+  `grade` (or `score`, `relevance`) and `kind`, a kind of query that gets figures of its own.
 
-Grades are whole numbers, 0 says that the text is not relevant.
+Grades are whole numbers; 0 means that the text is not relevant.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ _MAX_GRADE = 1000
 
 @dataclass(frozen=True)
 class Relevance:
-    """Which rows of the index (j,) are relevant for which `queries` (j,), by their numbers, and to which grade (j,).
+    """Which `rows` (j,) of the index are relevant for which `queries` (j,), by row number, and their `grades` (j,).
 
-    `kinds` leads from the number of a query to its kind, as far as it has one. `skipped` judgements name a query or a
-    text that is not at hand.
+    `kinds` maps the row number of a query to its kind, if it has one. `skipped` counts the judgements about queries or
+    texts that are not in the spaces.
     """
 
     queries: NDArray[np.int64]
@@ -57,13 +57,13 @@ class Relevance:
 
 
 RelevanceLike: TypeAlias = Relevance | Mapping[Any, Any] | Iterable[tuple[Any, ...]]
-"""Judgements: what `read_relevance` gives; query to text, texts, or grades by text; or (query, text[, grade])."""
+"""The result of `read_relevance`; a mapping from query to text, texts, or grades by text; or (query, text[, grade])."""
 
 
 def read_relevance(path: str | Path, queries: SpaceLike, y: SpaceLike, *, strict: bool = False) -> Relevance:
     """Read judgements about `queries` and the rows of `y`, the index, both named by their keys.
 
-    Lines that name a query or a text which is not there are skipped and counted, or with `strict` refused.
+    Lines that name an unknown query or text are skipped and counted, or, with `strict`, refused.
     """
     source = Path(path)
     asked, index = as_space(queries, "queries").with_text_keys(), as_space(y, "y").with_text_keys()
@@ -71,7 +71,7 @@ def read_relevance(path: str | Path, queries: SpaceLike, y: SpaceLike, *, strict
 
 
 def as_relevance(given: RelevanceLike, queries: Embeddings, y: Embeddings) -> Relevance:
-    """Judgements in any of their forms; what is not there is skipped and counted."""
+    """Convert judgements in any form; those about unknown queries or texts are skipped and counted."""
     if isinstance(given, Relevance):
         if given.queries.max() >= len(queries) or given.rows.max() >= len(y):
             raise InputError("relevant: was read for other queries or another index; read it again with these")
@@ -171,7 +171,7 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _header(fields: list[str]) -> dict[str, int] | None:
-    """Where the columns are, if this line names them."""
+    """The position of each column if this line is a header, otherwise None."""
     given = [field.strip().lower() for field in fields]
     columns = {
         role: next(place for place, name in enumerate(given) if name in names)
@@ -194,7 +194,7 @@ def _grade(text: str, where: str) -> int:
 
 
 def _listed(given: Mapping[Any, Any] | Iterable[tuple[Any, ...]]) -> Iterator[_Judgement]:
-    """The judgements of a mapping or of tuples, with texts as keys."""
+    """The judgements in a mapping or in tuples, with keys as text."""
     for number, entry in enumerate(_tuples(given), start=1):
         where = f"relevant, number {number}"
         if not isinstance(entry, tuple | list) or len(entry) not in (2, 3):

@@ -1,8 +1,8 @@
 """Several runs over the same spaces, side by side: what each found, where they differ, and which to trust.
 
-Here live the comparison of runs and its tables (`side_by_side`), how far their pairs agree (`agreement`), and the
-choice of one (`trust`); runs of many spaces are compared by their groups (`common_runs`). May import the modules of
-`kedge.tasks`, `kedge.estimators` and everything below.
+This package holds the comparison of runs and its tables (`side_by_side`), how far their pairs agree (`agreement`), and
+the choice of a run (`trust`); runs of many spaces are compared by their groups (`common_runs`). May import the modules
+of `kedge.tasks`, `kedge.estimators` and everything below.
 """
 
 from kedge.tasks.run_comparison.agreement import Disagreement, PairAgreement

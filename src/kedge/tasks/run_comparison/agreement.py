@@ -1,4 +1,4 @@
-"""The pairs of several runs against each other: which are in both, and which contradict each other."""
+"""Compare the pairs of several runs: which they share, and which contradict each other."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _NONE = -1
 
 
 class PairAgreement(NamedTuple):
-    """How many pairs of one run another run has too (`same`), how many it contradicts by pairing one of the two rows
-    differently, and of how many it pairs neither row (`unknown`).
+    """How many pairs of one run another run has too (`same`), contradicts by pairing either row differently
+    (`contradicted`), or says nothing about because it pairs neither row (`unknown`).
     """
 
     same: int
@@ -24,7 +24,7 @@ class PairAgreement(NamedTuple):
 
     @property
     def share(self) -> float | None:
-        """The share that is the same, of the pairs with a row that the other run pairs too; None without any."""
+        """The share of `same` among the pairs with a row that the other run pairs too; None if there are none."""
         known = self.same + self.contradicted
         return self.same / known if known else None
 
@@ -37,14 +37,14 @@ class Partner(NamedTuple):
 
 
 class Disagreement(NamedTuple):
-    """A row of X, and its partner in each run (None where it has none)."""
+    """A row of X and its partner in each run (None if it has none)."""
 
     key: str
     partners: tuple[Partner | None, ...]
 
 
 class Partners:
-    """Who is whose partner in each of r runs, by keys: arrays (r, n) over the n keys of X that are in any pair."""
+    """The partner of each row in each of r runs, by key: arrays (r, n) over the n keys of X that are in any pair."""
 
     def __init__(self, runs: Sequence[AnchorDiscovery]) -> None:
         numbers_x: dict[str, int] = {}
@@ -64,21 +64,22 @@ class Partners:
             self._confidence[number, left] = run.pair_confidence_
 
     def agreement(self, one: int, other: int) -> PairAgreement:
-        """How far one run's pairs agree with another run."""
+        """How far the pairs of one run agree with another run."""
         left, right = self._pairs[one]
         same = self._of_x[other, left] == right
         known = (self._of_x[other, left] != _NONE) | (self._of_y[other, right] != _NONE)
         return PairAgreement(int(same.sum()), int((known & ~same).sum()), int((~known).sum()))
 
     def agreed(self) -> NDArray[np.float32]:
-        """The mean confidence (a,) of each pair that all runs have."""
+        """The mean confidence (a,) of each pair that all runs share."""
         in_all = (self._of_x == self._of_x[0]).all(axis=0) & (self._of_x[0] != _NONE)
         mean: NDArray[np.float32] = self._confidence[:, in_all].mean(axis=0)
         return mean
 
     def disputed(self, max_examples: int) -> tuple[int, tuple[Disagreement, ...]]:
-        """How many rows of X have different partners, and some of them: where the second most confident partner is most
-        confident first.
+        """How many rows of X have different partners in different runs, and up to `max_examples` of them.
+
+        Rows are listed by the confidence of their second partner, highest first.
         """
         places = np.arange(len(self._keys_x))
         first = self._of_x[self._confidence.argmax(axis=0), places]
@@ -89,7 +90,7 @@ class Partners:
         return count, tuple(Disagreement(self._keys_x[place], self._listed(place)) for place in shown.tolist())
 
     def _listed(self, place: int) -> tuple[Partner | None, ...]:
-        """The partners of one row of X, run by run."""
+        """The partner of one row of X in each run."""
         return tuple(
             None if partner == _NONE else Partner(self._keys_y[partner], confidence)
             for partner, confidence in zip(

@@ -1,4 +1,4 @@
-"""Several runs of many spaces side by side: what each found, and how far their groups agree."""
+"""Several runs over many spaces, side by side: what each found, and how far their groups agree."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from kedge.many.common_space import CommonSpace
 from kedge.tasks.run_comparison.agreement import PairAgreement
 
 COMMON_COLUMNS = ("run", "map", "pairs", "spaces", "groups", "expected precision", "agreement", "left out")
-"""The headers of a table of such runs."""
+"""Headers of the table of runs."""
 
 _AGREES = 0.5
 
 
 @dataclass(frozen=True)
 class CommonRunSummary:
-    """A run: its answers, members, groups of two rows or more with their mean probability, and the spaces left out.
+    """A run: its answers, members, number of groups of two or more rows, their mean probability, and spaces left out.
 
-    `agreement` is the mean share of its pairs that the other runs have as well (None where they have none to compare).
+    `agreement` is the mean share of its pairs that the other runs have as well (None if none can be compared).
     """
 
     name: str
@@ -36,8 +36,10 @@ class CommonRunSummary:
 
 @dataclass(frozen=True)
 class CommonComparison:
-    """Runs side by side; `agreements[i][j]` is how far the pairs in groups of run i agree with run j. `trusted` is the
-    name of the run to trust, None if there is none, for the `reason`.
+    """Runs side by side.
+
+    `agreements[i][j]` is how far the pairs in groups of run i agree with run j. `trusted` is the name of the run to
+    trust, or None; `reason` says why.
     """
 
     runs: tuple[CommonRunSummary, ...]
@@ -46,7 +48,7 @@ class CommonComparison:
     reason: str
 
     def table(self) -> list[tuple[str, ...]]:
-        """The rows of a table for people, in the order of `COMMON_COLUMNS`."""
+        """Rows of a printable table, in the order of `COMMON_COLUMNS`."""
         return [
             (
                 run.name,
@@ -70,7 +72,7 @@ class CommonComparison:
 
 
 def compare_common_runs(runs: Mapping[str, CommonSpace]) -> CommonComparison:
-    """Put runs of many spaces side by side, by name; members are the same if they have the same name and vectors."""
+    """Compare named runs over many spaces; members count as the same if their names and vectors are equal."""
     if len(runs) < 2:
         raise InputError(f"at least two runs are needed to compare them, got {len(runs)}")
     first = next(iter(runs))
@@ -104,7 +106,7 @@ def _summary(name: str, common: CommonSpace, others: tuple[PairAgreement, ...]) 
 
 
 def _agreement(one: CommonSpace, other: CommonSpace) -> PairAgreement:
-    """How many pairs in groups of one run are in one group of another, too, or are contradicted by it."""
+    """How many pairs in groups of one run are in one group of another run too, or contradicted by it."""
     names = _shared_members(one, other)
     here = [list(one.members_).index(name) for name in names]
     there = [list(other.members_).index(name) for name in names]
@@ -135,7 +137,7 @@ def _shared_members(one: CommonSpace, other: CommonSpace) -> list[str]:
 
 
 def _trust(runs: tuple[CommonRunSummary, ...]) -> tuple[str | None, str]:
-    """The run whose map is ok and whose pairs are surest, of those that agree with the others."""
+    """Of the runs that agree with the others and whose map is ok, the one with most members, then the surest pairs."""
     agreeing = [run for run in runs if run.agreement is None or run.agreement >= _AGREES]
     ok = [run for run in agreeing if run.map.verdict == "ok"]
     if not ok:

@@ -17,20 +17,21 @@ from kedge.tasks.run_comparison.agreement import Disagreement, PairAgreement, Pa
 from kedge.tasks.run_comparison.trust import GoldScore, RunSummary, Trust, trust_by_gold, trust_by_health
 
 RUN_COLUMNS = ("run", "searching", "pairs", "found", "expected precision", "agreement", "anchors", "seeds", "seconds")
-"""The headers of a table of runs."""
+"""Headers of the table of runs."""
 
 GOLD_COLUMNS = ("precision", "recall")
-"""The further headers where gold pairs are given."""
+"""Further headers if gold pairs are given."""
 
 
 @dataclass(frozen=True)
 class RunComparison:
     """Runs side by side.
 
-    `agreements[i][j]` is how far the pairs of run i agree with run j. `agreed` pairs are in all runs, with a mean
-    confidence (None where there are none). `disputed` rows of X have different partners in different runs;
-    `disagreements` are some of them, those with the most confident second partner first. `settings` are those that
-    differ, with a value for each run. `remarks` say how the spaces of the runs differ.
+    `agreements[i][j]` is how far the pairs of run i agree with run j. `agreed` is the number of pairs that all runs
+    share, `agreed_confidence` their mean confidence (None if there are none). `disputed` is the number of rows of X
+    with different partners in different runs; `disagreements` lists some of them, by the confidence of the second
+    partner. `settings` holds the settings that differ, with a value for each run. `remarks` say how the spaces of the
+    runs differ.
     """
 
     runs: tuple[RunSummary, ...]
@@ -45,13 +46,11 @@ class RunComparison:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the runs are called."""
+        """The names of the runs."""
         return tuple(run.name for run in self.runs)
 
     def table(self) -> list[tuple[str, ...]]:
-        """The rows of a table for people: a run each, in the order of `RUN_COLUMNS`, and of `GOLD_COLUMNS` where gold
-        pairs are given.
-        """
+        """Rows of a printable table, one per run: `RUN_COLUMNS`, followed by `GOLD_COLUMNS` if gold pairs are given."""
         return [
             (
                 run.name,
@@ -68,21 +67,21 @@ class RunComparison:
         ]
 
     def agreement_table(self) -> list[tuple[str, ...]]:
-        """The same of the pairs: a row for each run, and in it how far its pairs agree with each other run."""
+        """Rows of a printable table, one per run: how far its pairs agree with each other run."""
         return [
             (name, *("" if other == number else _as_cell(each) for other, each in enumerate(row)))
             for number, (name, row) in enumerate(zip(self.names, self.agreements, strict=True))
         ]
 
     def disagreement_table(self) -> list[tuple[str, ...]]:
-        """The same of the disagreements: a key of X, and its partner in each run."""
+        """Rows of a printable table, one per disagreement: a key of X, and its partner in each run."""
         return [
             (each.key, *(f"{partner.key} {partner.confidence:.2f}" if partner else "-" for partner in each.partners))
             for each in self.disagreements
         ]
 
     def setting_table(self) -> list[tuple[str, ...]]:
-        """The same of the settings that differ: a name, and a value for each run."""
+        """Rows of a printable table, one per setting that differs: its name, and its value in each run."""
         return [
             (name.replace("_", " "), *("-" if value is None else str(value) for value in values))
             for name, values in self.settings.items()
@@ -92,7 +91,7 @@ class RunComparison:
 def compare_runs(
     discoveries: Mapping[str, AnchorDiscovery], *, truth: Truth | None = None, examples: int = 10
 ) -> RunComparison:
-    """Put runs side by side, by name.
+    """Compare named runs side by side.
 
     Parameters
     ----------
@@ -101,12 +100,12 @@ def compare_runs(
     truth : Truth, optional
         Gold pairs, which then decide which run to trust.
     examples : int
-        How many disagreements to list at most.
+        The maximum number of disagreements to list.
 
     Raises
     ------
     InputError
-        One run alone, or runs whose spaces have no key in common.
+        If there is only one run, or if the spaces of two runs have no key in common.
     """
     if len(discoveries) < 2:
         raise InputError(f"at least two runs are needed to compare them, got {len(discoveries)}")
@@ -136,9 +135,9 @@ def compare_runs(
 
 
 def keys_of_runs(discoveries: Iterable[AnchorDiscovery]) -> tuple[Embeddings, Embeddings]:
-    """The keys of X and of Y in any of the runs, those of the first in its own order, to read pairs by.
+    """Spaces with the keys of X and Y in any of the runs, to read pairs with; those of the first run keep their order.
 
-    A run does not hold the vectors of its spaces: all are 1 here.
+    A run does not hold the vectors of its spaces, so every vector is a placeholder of ones.
     """
     runs = [discovery.with_text_keys() for discovery in discoveries]
     spaces = []
@@ -149,13 +148,13 @@ def keys_of_runs(discoveries: Iterable[AnchorDiscovery]) -> tuple[Embeddings, Em
 
 
 def _as_cell(agreement: PairAgreement) -> str:
-    """The share that is the same, and of how many pairs."""
+    """The share of pairs that are the same, and out of how many."""
     known = agreement.same + agreement.contradicted
     return "-" if agreement.share is None else f"{as_percent(agreement.share)} of {known:,}"
 
 
 def _keys(run: AnchorDiscovery, side: str) -> list[str]:
-    """The keys of X or of Y, in the order of the rows."""
+    """The keys of X or Y, in row order."""
     place = "XY".index(side)
     unmatched = run.x_.unmatched_keys if side == "X" else run.y_.unmatched_keys
     linked = run.linked_pairs()
@@ -191,7 +190,7 @@ def _gold_score(run: AnchorDiscovery, truth: Truth) -> GoldScore:
 
 
 def _settings_that_differ(runs: Iterable[AnchorDiscovery]) -> dict[str, tuple[Any, ...]]:
-    """The settings and inputs that are not the same in all runs: by name, a value for each run."""
+    """The settings and inputs that differ between runs, by name, with a value for each run."""
     described = [
         settings_of(run)
         | {"seeds": len(run.seeds_), "first rows read": run.provenance_.get("limit")}
@@ -203,7 +202,7 @@ def _settings_that_differ(runs: Iterable[AnchorDiscovery]) -> dict[str, tuple[An
 
 
 def _remarks(runs: Mapping[str, AnchorDiscovery]) -> Iterable[str]:
-    """How the spaces of the other runs differ from those of the first; if they have nothing in common, an error."""
+    """How the spaces of the other runs differ from those of the first; raises if they have no key in common."""
     (first, reference), *others = runs.items()
     for side in ("X", "Y"):
         keys = set(_keys(reference, side))

@@ -1,4 +1,4 @@
-"""Which of several runs to trust: by their own verdicts and how far they agree, or by gold pairs."""
+"""Decide which of several runs to trust: by their own verdicts and their agreement, or by gold pairs."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from kedge.judging.health import Health
 from kedge.tasks.evaluation import as_percent
 from kedge.tasks.run_comparison.agreement import PairAgreement
 
-# Two runs agree if at least this share of the pairs on which they can be compared is the same.
+# Two runs agree if at least this share of their comparable pairs is the same.
 _AGREED = 0.5
-# Runs with this many right pairs for each of the best run's have about as many.
+# A run has "about as many" right pairs if it has at least this share of the best run's.
 _AS_MANY = 0.99
-# A run whose pairs are right less often than this is not to be trusted, whatever the others are.
+# A run whose precision is below this is not to be trusted, even if the others are worse.
 _MIN_PRECISION = 0.5
 
 
 class GoldScore(NamedTuple):
-    """By gold pairs: the share of a run's pairs that are right (None where that is not known of any), and the share of
-    the rows of X with a gold partner, and in no seed, that are in a right pair.
+    """Precision and recall of a run's pairs against gold pairs.
+
+    `precision` is None if no pair can be judged; `recall` is over the rows of X with a gold partner and in no seed.
     """
 
     precision: float | None
@@ -38,9 +39,9 @@ class RunSummary:
     """What one run found.
 
     `expected_precision` is the mean confidence of its pairs (None without pairs). `agreement` is the share of its pairs
-    that other runs have too, of those with a row that they pair at all (None where that is none).
-    `seconds`, and `inputs` (by name, what `run.json` says of each file), are there where the command line made the run;
-    `gold` where gold pairs are given.
+    that other runs have too, among the pairs with a row that they pair at all (None if there are none).
+    `seconds` and `inputs` (what `run.json` says about each input file, by name) are known if the command line made the
+    run; `gold` is set if gold pairs are given.
     """
 
     name: str
@@ -56,12 +57,12 @@ class RunSummary:
 
     @property
     def expected_right(self) -> int:
-        """How many of its pairs are expected to be right."""
+        """The expected number of right pairs."""
         return round(self.pairs * (self.expected_precision or 0))
 
 
 class Trust(NamedTuple):
-    """The number of the run to trust, for its pairs or for its map alone; None where none is to be trusted; and why."""
+    """The index of the run to trust (None if there is none), whether for its pairs or only its map, and why."""
 
     run: int | None
     what: Literal["pairs", "map"] | None
@@ -69,11 +70,11 @@ class Trust(NamedTuple):
 
 
 def trust_by_health(runs: Sequence[RunSummary], agreements: Sequence[Sequence[PairAgreement]]) -> Trust:
-    """Of the runs whose verdicts are ok and whom others of these confirm, the one with the most pairs expected to be
-    right; of several with about as many, the one that agrees best with the others.
+    """Of the runs with ok verdicts that other such runs confirm, the one with the most pairs expected to be right.
 
-    A run's own verdict is seldom wrong, but two runs that contradict each other are not both right. So a run is only
-    trusted if it agrees with at least half of the others whose verdicts are ok.
+    Among several with about as many, the one that agrees best with the others. A run's own verdict is seldom wrong, but
+    two runs that contradict each other cannot both be right, so a run is only trusted if it agrees with at least half
+    of the others whose verdicts are ok.
     """
     mapped = [number for number, run in enumerate(runs) if run.health.map.verdict == "ok"]
     if not mapped:
@@ -112,7 +113,7 @@ def trust_by_health(runs: Sequence[RunSummary], agreements: Sequence[Sequence[Pa
 
 
 def trust_by_gold(runs: Sequence[RunSummary], scores: Sequence[GoldScore]) -> Trust:
-    """The run with the best score; none, where even its pairs are mostly wrong."""
+    """The run with the best F1 score, or none if most of its pairs are wrong."""
     number = max(range(len(runs)), key=lambda number: scores[number].f1)
     best, score = runs[number], scores[number]
     if (score.precision or 0) < _MIN_PRECISION:
@@ -129,7 +130,7 @@ def trust_by_gold(runs: Sequence[RunSummary], scores: Sequence[GoldScore]) -> Tr
 
 
 def _is_confirmed(number: int, among: Sequence[int], agreements: Sequence[Sequence[PairAgreement]]) -> bool:
-    """Whether a run agrees with at least half of the others with which it can be compared."""
+    """Whether a run agrees with at least half of the others that it can be compared with."""
     shares = [agreements[number][other].share for other in among if other != number]
     known = [share for share in shares if share is not None]
     return sum(share >= _AGREED for share in known) >= len(known) / 2

@@ -1,6 +1,6 @@
 """Zero-shot stitching: a classifier trained on one space serves the other unchanged.
 
-Here live the `Stitcher`, the classifiers it trains (`heads`) and their scores (`label_scores`). May import
+This package holds the `Stitcher`, the classifiers it trains (`heads`) and their scores (`label_scores`). May import
 `kedge.estimators` and everything below.
 """
 

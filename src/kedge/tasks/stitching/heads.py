@@ -1,4 +1,4 @@
-"""Classifiers on relative coordinates: the paper's small network, and scikit-learn's by name or as given."""
+"""Classifiers on relative coordinates: the paper's small network, or a scikit-learn classifier."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from kedge.estimators.parameters import Parameters
 from kedge.extras import needing
 
 _PREDICT_ROWS = 8192
-# Coordinates are cosines of anchors that resemble each other: L-BFGS converges, but may take many steps.
+# Coordinates are cosines to anchors that resemble each other: L-BFGS converges, but may need many steps.
 _MAX_STEPS = 10_000
 
 
 class Head(Protocol):
-    """What a classifier must have; `predict_proba` is optional."""
+    """What a classifier must provide; `predict_proba` is optional."""
 
     classes_: NDArray[Any]
 
@@ -39,9 +39,9 @@ class MLPHead(Parameters):
     Parameters
     ----------
     epochs, batch_size, learning_rate : int, int, float
-        How long and in what steps it learns.
+        Training settings.
     random_state : int
-        The same number gives the same network on the same machine; torch's own random state is left alone.
+        The same number gives the same network on the same machine; torch's global random state is not touched.
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ class MLPHead(Parameters):
 
 
 def make_head(head: str | Head, random_state: int) -> Head:
-    """A fresh classifier: by name, or an unfitted copy of the one given, which is left as it is."""
+    """A new classifier by name, or an unfitted copy of a given one, which is not changed."""
     if head == "mlp":
         return MLPHead(random_state=random_state)
     if isinstance(head, MLPHead):
@@ -118,7 +118,7 @@ def make_head(head: str | Head, random_state: int) -> Head:
 
 def _logistic() -> Head:
     sklearn = _import_sklearn()
-    # In float32 rounding can stop L-BFGS before its tolerance is met.
+    # In float32, rounding can stop L-BFGS before its tolerance is met.
     in_double = sklearn.preprocessing.FunctionTransformer(np.asarray, kw_args={"dtype": np.float64})
     regression = sklearn.linear_model.LogisticRegression(max_iter=_MAX_STEPS)
     pipeline: Head = sklearn.pipeline.make_pipeline(in_double, sklearn.preprocessing.StandardScaler(), regression)
@@ -137,8 +137,8 @@ def _network(width: int, classes: int, generator: torch.Generator) -> nn.Module:
 
 
 def _linear(inputs: int, outputs: int, generator: torch.Generator) -> nn.Linear:
-    """A layer that starts as torch's own do, but from this generator."""
-    # By way of "meta", so that torch does not draw a start of its own from its global generator.
+    """A layer initialised like torch's own, but with this generator."""
+    # Created on "meta", so that torch does not draw initial weights from its global generator.
     layer = nn.Linear(inputs, outputs, device="meta").to_empty(device="cpu")
     bound = inputs**-0.5
     for parameter in (layer.weight, layer.bias):
@@ -147,7 +147,7 @@ def _linear(inputs: int, outputs: int, generator: torch.Generator) -> nn.Linear:
 
 
 def _tensor(coordinates: NDArray[np.floating]) -> Tensor:
-    # A copy: torch wants writable memory.
+    # Copied, since torch wants writable memory.
     return torch.from_numpy(np.array(coordinates, dtype=np.float32))
 
 

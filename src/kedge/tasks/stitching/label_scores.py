@@ -19,8 +19,8 @@ Labels = Sequence[str] | Sequence[int] | NDArray[Any]
 class StitchScores:
     """How well labels were predicted.
 
-    `weighted_f1`: F1 of each class, weighted by how often it is the true one; `accuracy`: the share that is right;
-    `mae`: mean absolute error, where labels are numbers, otherwise None.
+    `weighted_f1`: F1 of each class, weighted by how often it is the true one; `accuracy`: the share of right
+    predictions; `mae`: mean absolute error if labels are numbers, otherwise None.
     """
 
     weighted_f1: float
@@ -48,7 +48,7 @@ def stitch_scores(labels: Labels, predicted: Labels) -> StitchScores:
 def _weighted_f1(truth: NDArray[Any], guess: NDArray[Any]) -> float:
     """Mean F1 of the classes, weighted by how often each is the true one.
 
-    By hand: scikit-learn's `f1_score` is not there without the extra `stitch`, which the head "mlp" does not need.
+    Not scikit-learn's `f1_score`, which needs the extra `stitch`; the head "mlp" works without it.
     """
     classes, encoded = np.unique(np.concatenate([truth, guess]), return_inverse=True)
     true, guessed = encoded[: len(truth)], encoded[len(truth) :]
@@ -63,7 +63,7 @@ def as_labels(labels: Any, rows: int) -> NDArray[Any]:
     """Labels (n,) as an array of strings or of whole numbers."""
     if hasattr(labels, "detach"):  # a torch tensor
         labels = labels.detach().cpu().numpy()
-    # As objects: NumPy would make one kind of several, and a string of a NaN.
+    # As objects, since NumPy would convert mixed labels to one type, and a NaN to a string.
     values = np.asarray(labels, dtype=None if hasattr(labels, "dtype") else object)
     if values.ndim != 1:
         raise InputError(f"labels must be a list with one label for each row, got shape {values.shape}")
@@ -75,7 +75,7 @@ def as_labels(labels: Any, rows: int) -> NDArray[Any]:
     if all(isinstance(label, str) for label in listed):
         return np.asarray(listed, dtype=np.str_)
     for row, label in enumerate(listed):
-        # NaN, which stands for a missing label in tables of numbers, leaves NaN, which counts as true.
+        # NaN, which marks a missing label in tables of numbers, gives NaN here, which counts as true.
         if not isinstance(label, Real) or label % 1:
             raise InputError(
                 f"labels must be all strings or all whole numbers, row {row} has {type(label).__name__} {label!r}; "

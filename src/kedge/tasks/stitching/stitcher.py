@@ -20,7 +20,7 @@ Space = Literal["x", "y"]
 
 
 class Coordinates(Protocol):
-    """Something fitted that gives both spaces comparable coordinates: `AnchorDiscovery` or `KnownAnchors`."""
+    """A fitted estimator that gives both spaces comparable coordinates: `AnchorDiscovery` or `KnownAnchors`."""
 
     @property
     def x_(self) -> Side:
@@ -32,26 +32,26 @@ class Coordinates(Protocol):
 
 
 class Stitcher(Parameters):
-    """Train a classifier on one space, use it on the other.
+    """Train a classifier on one space and use it on the other.
 
     Parameters
     ----------
     coordinates : AnchorDiscovery or KnownAnchors
-        Fitted; gives both spaces comparable coordinates.
+        A fitted estimator that gives both spaces comparable coordinates.
     head : {"logistic", "mlp"} or scikit-learn classifier
-        "logistic" is standardised logistic regression (needs `kedge[stitch]`), "mlp" the paper's small network
-        (see `MLPHead`). A classifier is copied, never changed.
+        "logistic" is logistic regression on standardised coordinates (needs `kedge[stitch]`), "mlp" the paper's small
+        network (see `MLPHead`). A given classifier is copied, never changed.
     space : {"x", "y"}
         The space whose labelled vectors train the head.
     anchors : {"free", "snapped", "seeds"}, optional
         Which anchors of an `AnchorDiscovery` to use; by default the free ones.
-    random_state : int, generator of NumPy or None
-        For "mlp": the same number gives the same answer on the same machine. "logistic" does not depend on it.
+    random_state : int, NumPy generator or None
+        For "mlp": the same number gives the same result on the same machine. "logistic" does not depend on it.
 
     Attributes
     ----------
     head_ : classifier
-        As fitted.
+        The fitted head.
     classes_ : array, shape (c,)
         The distinct labels, sorted.
 
@@ -83,9 +83,9 @@ class Stitcher(Parameters):
         Parameters
         ----------
         vectors : space (n, d)
-            Of the kind named by `space`: Embeddings, an array, a DataFrame, ...: see `AnchorDiscovery.fit`.
+            Vectors of the space named by `space`, as Embeddings, an array, a DataFrame, ...: see `AnchorDiscovery.fit`.
         labels : strings or whole numbers, shape (n,)
-            At least two different ones.
+            At least two distinct ones.
         """
         head = make_head(self.head, as_random_state(self.random_state))
         coordinates = self._transform(vectors, self.space)
@@ -98,7 +98,7 @@ class Stitcher(Parameters):
         return self
 
     def predict(self, vectors: SpaceLike, space: Space) -> NDArray[Any]:
-        """Labels (k,) for vectors (k, d) of the space "x" or "y"."""
+        """Labels (k,) for vectors (k, d) of space "x" or "y"."""
         return self._fitted_head().predict(self._transform(vectors, space))
 
     def predict_x(self, vectors: SpaceLike) -> NDArray[Any]:
@@ -110,7 +110,7 @@ class Stitcher(Parameters):
         return self.predict(vectors, "y")
 
     def predict_proba(self, vectors: SpaceLike, space: Space) -> NDArray[np.floating]:
-        """Probabilities (k, c) of the classes, in the order of `classes_`, where the head gives them."""
+        """Probabilities (k, c) of the classes, in the order of `classes_`, if the head provides them."""
         head = self._fitted_head()
         if not hasattr(head, "predict_proba"):
             raise InputError(f"head: {head!r} gives no probabilities; use predict, or another head")

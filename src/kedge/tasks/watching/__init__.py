@@ -1,6 +1,6 @@
 """Watching an index: has the model changed (`drift`), are there several (`audit`), is it still the same (`canary`)?
 
-May import `kedge.estimators` and everything below it, and modules of `kedge.tasks` outside folders.
+May import `kedge.estimators` and everything below it, and the top-level modules of `kedge.tasks`.
 """
 
 from kedge.tasks.watching.canary import CANARY_TEXTS, as_canary, check_canary

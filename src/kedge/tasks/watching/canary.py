@@ -1,6 +1,6 @@
-"""A few fixed texts and their vectors, kept to be encoded again later: is it still the same model?
+"""A few fixed texts with their vectors, kept to be encoded again later: is it still the same model?
 
-A canary is an ordinary file of vectors whose keys are the texts, so that everything that reads vectors reads it.
+A canary is an ordinary file of vectors with the texts as keys, so anything that reads vectors can read it.
 """
 
 from __future__ import annotations
@@ -78,11 +78,11 @@ CANARY_TEXTS: tuple[str, ...] = (
     "Fold the paper in half along the dotted line.",
     "What is the capital of Australia?",
 )
-"""Texts of many kinds and a few languages, short enough for every model."""
+"""Texts of many kinds and a few languages, short enough for any model."""
 
 
 def as_canary(texts: Sequence[str], vectors: SpaceLike) -> Embeddings:
-    """Vectors of texts under the texts as keys: in their order, or by key where the keys are the texts."""
+    """Vectors with their texts as keys; given in the order of the texts, or with the texts as keys already."""
     space = as_space(vectors, "vectors")
     if len(texts) < MIN_COMMON or len(set(texts)) < len(texts):
         raise InputError(f"canaries: at least {MIN_COMMON} texts are needed, each once; got {len(texts)}")
@@ -98,5 +98,5 @@ def as_canary(texts: Sequence[str], vectors: SpaceLike) -> Embeddings:
 
 
 def check_canary(canary: Embeddings, vectors: SpaceLike) -> Drift:
-    """Compare new vectors of a canary's texts with the kept ones."""
+    """Compare new vectors of a canary's texts with the stored ones."""
     return drift(canary, as_canary(list(canary.keys), vectors))

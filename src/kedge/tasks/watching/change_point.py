@@ -1,4 +1,4 @@
-"""Since when rows are foreign, by a field that orders them."""
+"""Find since when rows are foreign, by a field that orders them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kedge.errors import InputError
 
 
 class Since(NamedTuple):
-    """The value from which rows are foreign, and the share of foreign rows from there on and before."""
+    """The value from which rows are foreign, and the share of foreign rows from there on and before it."""
 
     first: str
     after: float
@@ -20,7 +20,7 @@ class Since(NamedTuple):
 
 
 def since(values: Sequence[Any], foreign: NDArray[np.bool_]) -> Since:
-    """The value of a field, such as a date, that best parts foreign rows (n,) from the others.
+    """The value of a field, such as a date, that best separates foreign rows (n,) from the others before it.
 
     Numbers are ordered as numbers, everything else as text, which is right for dates written year first.
     """
@@ -30,7 +30,7 @@ def since(values: Sequence[Any], foreign: NDArray[np.bool_]) -> Since:
     keys = [value if numeric else str(value) for value in values]
     order = sorted(range(len(keys)), key=lambda row: keys[row])
     marks = foreign[order]
-    # A cut before place i: foreign rows from there on and others before it are right.
+    # For a cut before position i, the foreign rows from i on and the other rows before i are on the right side.
     right = np.cumsum(np.r_[0, ~marks]) + (marks.sum() - np.cumsum(np.r_[0, marks]))
     starts = [place for place in range(len(order)) if place == 0 or keys[order[place]] != keys[order[place - 1]]]
     cut = max(starts, key=lambda place: right[place])

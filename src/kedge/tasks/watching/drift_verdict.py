@@ -1,4 +1,4 @@
-"""Two sets of vectors of the same items: is it still the same model, and if not, what has changed, and where?"""
+"""Compare two sets of vectors of the same items: is it still the same model? If not, what has changed, and where?"""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ DriftVerdict = Literal[
 ]
 
 UNCHANGED: frozenset[str] = frozenset({"same", "same but for precision"})
-"""The verdicts with which an index goes on answering as before."""
+"""The verdicts after which an index keeps answering as before."""
 
 MIN_COMMON = 10
-"""So many items must be in both sets."""
+"""The minimum number of items in both sets."""
 
-# Numbers of unit vectors that differ by less are equal but for the last bits of float32.
+# Entries of unit vectors that differ by less than this are equal up to the last bits of float32.
 _SAME = 2e-6
-# Cosine of a row with itself after rounding to 16 or 8 bits, or by a model whose weights were rounded to 8.
+# Cosine of a row with itself after rounding to 16 or 8 bits, or for a model whose weights were rounded to 8 bits.
 _PRECISE = 0.98
-# Of 99 % of the items: hardly a step of training moves so little, whichever way.
+# Cosine of 99 % of the items after rounding: hardly any step of training moves them so little.
 _ROUNDED = 0.9999
-# By a model whose weights were rounded to 4 bits, or whose layers are: about the means on average, and for 99 %
-# of the items as it is.
+# Cosines for a model with weights in 4 bits or layers computed in 8 bits: the mean cosine about the means, and the
+# plain cosine of 99 % of the items.
 _COARSE, _COARSE_LOW = 0.9, 0.8
-# Rounding moves items in as many directions as there are, which the mean does not foresee; training in a few.
+# Rounding moves items in as many directions as there are, and hardly in a common one; training moves them in a few.
 _MIN_BREADTH, _MAX_COMMON = 0.8, 0.5
-# An item whose cosine is below this has another vector, not a rounded one.
+# An item whose cosine is below this has a different vector, not a rounded one.
 _MOVED = 0.95
-# The same for vectors that have so few different numbers that they must have been quantised: binary ones keep signs.
+# Cosine for vectors with so few distinct values that they must have been quantised: binary ones keep only signs.
 _QUANTISED, _MAX_LEVELS = 0.6, 256
-# Agreement of all cosines between items, which no rotation changes. Where most directions are as they were, only a
-# rotation of a few changes none of them: images of a few classes agree to 0.996 after training, too.
+# Correlation of all cosines between items, which no rotation changes. If most directions were kept, it must be higher:
+# images of a few classes agree to 0.996 after training, too.
 _ROTATED, _SAME_ANGLES = 0.99, 0.9999
-# Cosine of a row with itself about the means of both sets: a fine-tuned model keeps at least this of its directions.
+# Cosine of a row with itself about the means of both sets: a fine-tuned model has at least this.
 _FINE_TUNED = 0.5
-# And a model of the same family, which was trained further, at least this; unrelated ones keep none.
+# A model of the same family, trained further, has at least this; unrelated ones are at 0.
 _RELATED = 0.15
 _SAMPLE = 2000
 _NEIGHBOURS = 10
@@ -59,26 +59,27 @@ class Drift:
     verdict : str
         "same"; "same but for precision"; "shortened" (one set holds the first dimensions of the other); "shuffled" (the
         same vectors under other ids); "rotated" (all angles as before, other coordinates); "fine-tuned" (moved, but
-        most directions kept); "another model"; or "mixed": some rows are as before and `changed_keys` are not.
+        most directions kept); "another model"; or "mixed" (`changed_keys` changed, the other rows did not).
     reason : str
-        One sentence for people.
+        A sentence for people.
     common, only_a, only_b : int
-        Items in both sets and in one of them.
+        Number of items in both sets, only in A and only in B.
     cosine, cosine_low : float or None
-        Of an item's two vectors: mean, and the value that 1 % of the items are below. None where lengths differ.
+        Cosine of an item's two vectors: mean and 1 % quantile. None if the dimensions differ.
     centered_cosine : float or None
-        The mean after the mean of each set was subtracted, so that what all items share does not count.
+        Mean cosine after subtracting the mean of each set, so that what all items share does not count.
     rotation_cosine : float or None
-        The mean after the best rotation of one half of the items, on the other half; None where there are too few
-        items to fit one.
+        Mean cosine after the best rotation, fitted on one half of the items and measured on the other; None if there
+        are too few items to fit one.
     pairwise : float
         Correlation of the cosines between items in A with those in B: 1 if only coordinates have changed.
     overlap : float
         The share of an item's ten nearest neighbours in A that are among its ten nearest in B.
     changed_keys : list
-        For "mixed", the items whose vectors changed, the furthest first.
+        For "mixed", the items whose vectors changed, those that moved furthest first.
     changed : str or None
-        For "mixed", what the changed rows are: "another model", "other content", ..., or "too few to say".
+        For "mixed", what the changed rows are: "another model", "rotated", "other content, or a related model",
+        "fine-tuned, or slightly other content", or "too few to say why".
     """
 
     verdict: DriftVerdict
@@ -97,21 +98,22 @@ class Drift:
 
     @property
     def unchanged(self) -> bool:
-        """Whether an index of A may go on with vectors of B."""
+        """Whether vectors of B can be used in an index of A."""
         return self.verdict in UNCHANGED
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it, for JSON."""
+        """All fields as a dictionary, for JSON."""
         return asdict(self)
 
 
 def drift(a: SpaceLike, b: SpaceLike) -> Drift:
-    """Compare two sets of vectors with the same keys, or some of them: is B still of the model of A?
+    """Compare two sets of vectors that share keys: are those of B still from the model of A?
 
     Parameters
     ----------
-    a, b : as to `AnchorDiscovery.fit`
-        At least ten keys must be in both. Arrays without keys are compared row by row.
+    a, b : spaces (n, d) and (m, e)
+        In any form that `AnchorDiscovery.fit` takes. At least ten keys must be in both. Arrays without keys are
+        compared row by row.
     """
     space_a, space_b = as_space(a, "a"), as_space(b, "b")
     keys = [key for key in space_a.keys if key in space_b.row_of]
@@ -164,7 +166,7 @@ def _of_all(raw_a: Rows, raw_b: Rows, a: Rows, b: Rows, figures: dict[str, Any])
 
 
 def _of_two_lengths(raw_a: Rows, raw_b: Rows, counts: dict[str, int], shared: dict[str, float]) -> Drift:
-    """Sets of different dimensions: a prefix of the same vectors, or another model."""
+    """The verdict on sets of different dimensions: a prefix of the same vectors, or another model."""
     dim = min(raw_a.shape[1], raw_b.shape[1])
     cosines = np.einsum("ij,ij->i", unit_rows(raw_a[:, :dim]), unit_rows(raw_b[:, :dim]))
     low = float(np.quantile(cosines, 0.01))
@@ -189,7 +191,7 @@ def _of_two_lengths(raw_a: Rows, raw_b: Rows, counts: dict[str, int], shared: di
 
 
 def prefix_cost(space: SpaceLike, dims: int) -> float:
-    """The share of an item's ten nearest neighbours that are so in the first `dims` dimensions, too."""
+    """The share of an item's ten nearest neighbours that stay among its ten nearest in the first `dims` dimensions."""
     given = as_space(space, "space")
     drawn = np.sort(np.random.default_rng(0).permutation(len(given))[:_SAMPLE])
     some = given.take(drawn)
@@ -197,7 +199,7 @@ def prefix_cost(space: SpaceLike, dims: int) -> float:
 
 
 def _invariants(a: Rows, b: Rows) -> dict[str, float]:
-    """What no change of coordinates alters: cosines between items, and who is near whom."""
+    """What no rotation alters: the correlation of cosines between items, and the overlap of nearest neighbours."""
     drawn = np.sort(np.random.default_rng(0).permutation(len(a))[:_SAMPLE])
     grams = [rows[drawn] @ rows[drawn].T for rows in (a, b)]
     above = np.triu_indices(len(drawn), k=1)
@@ -214,13 +216,13 @@ def _invariants(a: Rows, b: Rows) -> dict[str, float]:
 
 
 def _centered_cosine(a: Rows, b: Rows) -> float:
-    """Mean cosine of the two vectors of an item about the means of both sets."""
+    """The mean cosine of an item's two vectors about the means of both sets."""
     first, second = (unit_rows(rows - rows.mean(axis=0)) for rows in (a, b))
     return float(np.einsum("ij,ij->i", first, second).mean())
 
 
 def _rotation_cosine(a: Rows, b: Rows) -> float | None:
-    """The mean cosine that is left after the best rotation, on items it was not fitted to."""
+    """The mean cosine after the best rotation, on items it was not fitted to; None if there are too few items."""
     fitted = np.random.default_rng(0).permutation(len(a)) < len(a) // 2
     if fitted.sum() < _MIN_ROWS_PER_DIM * a.shape[1]:
         return None
@@ -230,9 +232,9 @@ def _rotation_cosine(a: Rows, b: Rows) -> float | None:
 
 
 def _is_rounding(a: Rows, b: Rows) -> bool:
-    """Whether items moved as rounding moves them, of vectors or of weights: each in a direction of its own.
+    """Whether items moved as rounding of vectors or weights moves them: each in a direction of its own.
 
-    Training, even of a few steps, or of low rank, moves them along a few directions, or all in one.
+    Training, even of a few steps or of low rank, moves them along a few directions, or all along one.
     """
     drawn = np.sort(np.random.default_rng(0).permutation(len(a))[:_SAMPLE])
     difference = b[drawn] - a[drawn]
@@ -249,9 +251,9 @@ def _breadth(rows: Rows) -> float:
 
 
 def _is_quantised_form(fine: Rows, coarse: Rows) -> bool:
-    """Whether one set has few different numbers, and they stand, dimension by dimension, for those of the other.
+    """Whether `coarse` has few distinct values that represent, dimension by dimension, those of `fine`.
 
-    Quantisers give each dimension a scale and a zero of its own. Both are fitted on one half of the items.
+    Quantisers give each dimension a scale and a zero point of its own. Both are fitted on one half of the items.
     """
     if len(np.unique(coarse[:_SAMPLE])) > _MAX_LEVELS or len(np.unique(fine[:_SAMPLE])) <= _MAX_LEVELS:
         return False
@@ -267,7 +269,7 @@ def _is_quantised_form(fine: Rows, coarse: Rows) -> bool:
 
 
 def _under_other_keys(a: Rows, b: Rows) -> bool:
-    """Whether most vectors of A are in B, under other keys."""
+    """Whether most vectors of A occur in B under other keys."""
     asked = a[:: max(1, len(a) // 200)]
     found = np.zeros(len(asked))
     for begin in range(0, len(b), 8192):
@@ -276,7 +278,7 @@ def _under_other_keys(a: Rows, b: Rows) -> bool:
 
 
 def _moved_rows(cosines: NDArray[np.float32]) -> NDArray[np.bool_] | None:
-    """The rows (n,) that changed, where others did not and hardly any is between; None where there is no such gap."""
+    """The rows (n,) that changed, if others did not and there is a clear gap between the two; otherwise None."""
     moved, kept = cosines < _MOVED, cosines >= _PRECISE
     between = len(cosines) - moved.sum() - kept.sum()
     apart = between <= 0.05 * min(moved.sum(), kept.sum())
@@ -295,7 +297,7 @@ def _mixed(
 
 
 def _of_moved(before: Rows, after: Rows, kept: Rows) -> str:
-    """What rows are that changed while others did not: the same model with other content, or another model."""
+    """What happened to rows that changed while others did not: other content, another model, and so on."""
     if len(before) < 2 * MIN_COMMON:
         return "too few to say why"
     shared = _invariants(before, after)

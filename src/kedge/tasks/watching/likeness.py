@@ -1,9 +1,9 @@
-"""How alike two groups of vectors are in what directions they take: the invariant behind `drift` and `audit`.
+"""How alike the directions of two groups of vectors are: the invariant behind `drift` and `audit`.
 
-Two models that were trained apart put their vectors into directions that have nothing to do with each other: the second
-moments of one group are, seen from the other, those of a random rotation. Groups of rows of one model, whatever
-their topics, share most of theirs. Of two traceless symmetric matrices of which one is rotated at random, the cosine
-is 0 with a standard deviation of sqrt(2) / d, whatever their spectra: what "unrelated" means follows from d alone.
+Two separately trained models put their vectors into unrelated directions: relative to one group, the second moments of
+the other look randomly rotated. Groups of rows of one model, whatever their topics, share most of their directions. If
+one of two traceless symmetric matrices is rotated at random, their cosine has mean 0 and a standard deviation of
+sqrt(2) / d, whatever their spectra, so the threshold for "unrelated" follows from d alone.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ from numpy.typing import NDArray
 
 Rows = NDArray[np.float32]
 
-# A group whose own moments are no further than this from those of random directions has nothing to be recognised by.
+# A group whose moments are no further than this from those of random directions cannot be recognised.
 _MIN_STRUCTURE = 0.2
-# Rows whose neighbours are looked for.
+# Maximum number of rows whose neighbours are searched.
 _MAX_ASKING = 1000
 
 
 def unit_rows(vectors: NDArray[np.floating]) -> Rows:
-    """Vectors (n, d), whatever their length, of length 1; a zero row stays zero."""
+    """Vectors (n, d) scaled to unit length; a zero row stays zero."""
     rows = np.asarray(vectors, dtype=np.float32)
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(rows / np.maximum(lengths, np.finfo(np.float32).tiny), dtype=np.float32)
 
 
 def likeness(a: Rows, b: Rows) -> float:
-    """How alike the directions of unit rows (n, d) and (m, d) are: 1 as within one sample, 0 as of unrelated models.
+    """How alike the directions of unit rows (n, d) and (m, d) are: 1 within one sample, 0 for unrelated models.
 
-    The larger of two cosines, of the second moments as they are and about each group's own mean, so that a group counts
-    as foreign only if neither its mean nor what varies in it has anything to do with the other. Where a group is too
-    small or too uniform to say, it is 1.
+    This is the larger of two cosines, one of the raw second moments and one of those about each group's own mean, so a
+    group counts as foreign only if neither its mean nor its variation is related to the other group. It is 1 if a group
+    is too small or too uniform to tell.
     """
     return max(_moment_cosine(a, b), _moment_cosine(unit_rows(a - a.mean(axis=0)), unit_rows(b - b.mean(axis=0))))
 
 
 def quick_likeness(rows: Rows, groups: Iterable[NDArray[np.bool_]]) -> list[float]:
-    """The first of the two cosines, never above the likeness, of each group (n,) of unit rows (n, d) and the others."""
+    """The first cosine of `likeness`, a lower bound of it, between each group (n,) of unit rows (n, d) and the rest."""
     everything = rows.T @ rows
     found = []
     for group in groups:
@@ -50,13 +50,13 @@ def quick_likeness(rows: Rows, groups: Iterable[NDArray[np.bool_]]) -> list[floa
 
 
 def uniformity(rows: Rows) -> float:
-    """How much more alike unit rows (n, d) are about their mean than random directions; 1 for those."""
+    """How much more alike unit rows (n, d) are about their mean than random directions, for which it is 1."""
     centered = unit_rows(rows - rows.mean(axis=0))
     return 1 + max(0.0, _structure(centered.T @ centered / len(centered), len(centered)))
 
 
 def crossing(rows: Rows, group: NDArray[np.bool_], count: int = 5) -> float:
-    """The share of the nearest neighbours of a group (n,) of unit rows (n, d) that are not in it."""
+    """The share of the nearest neighbours of a group's rows that are outside the group (n,) of unit rows (n, d)."""
     asking = np.flatnonzero(group)[:_MAX_ASKING]
     similarity = rows[asking] @ rows.T
     similarity[np.arange(len(asking)), asking] = -np.inf
@@ -65,9 +65,9 @@ def crossing(rows: Rows, group: NDArray[np.bool_], count: int = 5) -> float:
 
 
 def unrelated_below(dim: int) -> float:
-    """The likeness below which two groups are called unrelated: what chance practically never exceeds in `dim`."""
-    # The cosine of two rank-one moments, the case with the longest tail, is a chi-square of one degree over d: 12 / d
-    # is exceeded once in 2,000 pairs of unrelated models.
+    """The likeness below which two groups are called unrelated; by chance it is practically never exceeded."""
+    # The cosine of two rank-one moments, the case with the longest tail, is distributed as chi-square with one degree
+    # of freedom over d: 12 / d is exceeded once in 2,000 pairs of unrelated models.
     return min(max(0.05, 12 / dim), 0.15)
 
 
@@ -76,7 +76,7 @@ def _moment_cosine(a: Rows, b: Rows) -> float:
 
 
 def _cosine(moments_a: NDArray[np.floating], count_a: int, moments_b: NDArray[np.floating], count_b: int) -> float:
-    """Of what two second moments (d, d), of so many rows each, have beyond those of random directions."""
+    """Cosine of what two second moments (d, d) of `count` rows each have beyond those of random directions."""
     own_a, own_b = _structure(moments_a, count_a), _structure(moments_b, count_b)
     if min(own_a, own_b) < _MIN_STRUCTURE:
         return 1.0

@@ -1,4 +1,4 @@
-"""Rows divided into two groups, each with its own Gaussian: where a mixture of two models falls apart."""
+"""Divide rows into two groups, each with its own Gaussian, along which a mixture of two models separates."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from kedge.tasks.row_clusters import cluster_rows
 from kedge.tasks.watching.likeness import Rows, likeness, quick_likeness, uniformity
 
 MIN_GROUP = 20
-"""Fewer rows than this are no group: nothing can be said of their directions."""
+"""The minimum size of a group: nothing can be said about the directions of fewer rows."""
 
-# Numbers of clusters that are tried as groups: halves, kinds, and small dense places.
+# Numbers of clusters whose members are tried as groups: halves, kinds, and small dense places.
 _CLUSTERS = (2, 8, 32)
-# Shares of rows that look least like the others, tried as a group.
+# Shares of rows that are tried as a group, those least like the others.
 _ODD_SHARES = (0.01, 0.05)
-# So many of the tried groups, the least like the rest first, are refined.
+# Number of tried groups that are refined, those least like the rest first.
 _REFINED = 5
 _ROUNDS, _ON_THE_WAY = 15, 2
-# A model's rows vary as much as another's; a group that is more uniform than the others by this much is some special
-# kind of row, such as near-duplicates, and says nothing about models.
+# Rows of one model vary about as much as those of another; a group more uniform than the others by this factor is some
+# special kind of row, such as near-duplicates, and says nothing about models.
 _MAX_UNIFORMITY = 3.0
-# The likeness of a group of n rows is uncertain by about this over the square root of n.
+# The likeness of a group of n rows has an uncertainty of about this, divided by the square root of n.
 _CAUTION = 1.0
 _BLOCK = 8192
 
 
 @dataclass(frozen=True)
 class GaussianGroup:
-    """A mean (d,), a matrix (d, d) that whitens rows, and what is added to the log density of each."""
+    """A Gaussian: its mean (d,), a matrix (d, d) that whitens rows, and the constant term of the log density."""
 
     mean: NDArray[np.float32]
     whitening: NDArray[np.float32]
@@ -41,7 +41,7 @@ class GaussianGroup:
 
     @classmethod
     def from_rows(cls, rows: Rows, share: float) -> GaussianGroup:
-        """Fitted to rows (n, d), shrunk towards a sphere by what so few rows leave open (OAS, Chen et al. 2010)."""
+        """Fit a Gaussian to rows (n, d), with the covariance shrunk towards a sphere by OAS (Chen et al. 2010)."""
         count, dim = rows.shape
         mean = rows.mean(axis=0, dtype=np.float64)
         centered = rows - mean.astype(np.float32)
@@ -49,7 +49,7 @@ class GaussianGroup:
         trace, squared = np.trace(cov), float(np.vdot(cov, cov))
         spread = max(squared - trace**2 / dim, np.finfo(np.float64).tiny)
         shrunk = min(1.0, ((1 - 2 / dim) * squared + trace**2) / ((count + 1 - 2 / dim) * spread))
-        # Dimensions that no row uses would have a density of their own: a little of the sphere always stays.
+        # Always keep a little of the sphere, so that dimensions that no row uses do not have zero variance.
         shrunk = max(shrunk, 1e-3)
         cov = (1 - shrunk) * cov
         cov.flat[:: dim + 1] += shrunk * trace / dim + np.finfo(np.float64).tiny
@@ -59,7 +59,7 @@ class GaussianGroup:
         return cls(mean.astype(np.float32), whitening.astype(np.float32), offset)
 
     def log_density(self, rows: Rows) -> NDArray[np.float64]:
-        """Of each row (n,), with the group's share, up to a constant."""
+        """The log density (n,) of each row plus the log of the group's share, up to a constant."""
         found = np.empty(len(rows))
         for begin in range(0, len(rows), _BLOCK):
             whitened = (rows[begin : begin + _BLOCK] - self.mean) @ self.whitening
@@ -69,8 +69,10 @@ class GaussianGroup:
 
 @dataclass(frozen=True)
 class Split:
-    """Two groups of rows and their Gaussians: which rows (n,) are the smaller one, how like the others they are, and
-    how many times more uniform.
+    """Two groups of rows and their Gaussians.
+
+    `minor` (n,) marks the rows of the smaller group; `likeness` is how like the others they are, and `uniformity` how
+    many times more uniform.
     """
 
     minor: NDArray[np.bool_]
@@ -80,11 +82,11 @@ class Split:
 
     @property
     def cautious_likeness(self) -> float:
-        """The likeness with what chance adds or takes in so small a group, so that a small group must be odder."""
+        """The likeness plus its uncertainty in a group of this size, so that a small group must be more unusual."""
         return self.likeness + _caution(self.minor)
 
     def log_odds(self, rows: Rows) -> NDArray[np.float64]:
-        """How much more probably each row (n,) belongs to the smaller group."""
+        """The log odds (n,) that each row belongs to the smaller group."""
         return self.groups[1].log_density(rows) - self.groups[0].log_density(rows)
 
 
@@ -93,7 +95,7 @@ def _caution(group: NDArray[np.bool_]) -> float:
 
 
 def foreign_splits(rows: Rows, random_state: int) -> list[Split]:
-    """Ways to divide unit rows (n, d) into two groups, those with the groups that are least alike first."""
+    """Ways to divide unit rows (n, d) into two groups, starting with those whose groups are least alike."""
     if len(rows) < 2 * MIN_GROUP:
         return []
     proposed = list(_proposals(rows, random_state))
@@ -101,14 +103,14 @@ def foreign_splits(rows: Rows, random_state: int) -> list[Split]:
     chosen = [proposed[place] for place in np.argsort(quick, kind="stable")[:_REFINED]]
     found = [split for group in chosen for split in _refine(rows, group)]
     found.sort(key=lambda split: split.cautious_likeness)
-    if found:  # what was taken for foreign may be some foreign rows and some odd ones
+    if found:  # the group taken for foreign may consist of foreign rows and some odd ones
         halves = _halves(rows, found[0].minor, random_state)
         found += [split for half in halves for split in _refine(rows, half)]
     return sorted(found, key=lambda split: split.cautious_likeness)
 
 
 def _proposals(rows: Rows, random_state: int) -> Iterator[NDArray[np.bool_]]:
-    """Groups (n,) of at least `MIN_GROUP` rows, and as many others."""
+    """Propose groups (n,) with at least `MIN_GROUP` rows both in and outside of them."""
     energy = np.einsum("ij,ij->i", rows @ (rows.T @ rows), rows)
     order = np.argsort(energy, kind="stable")
     for share in _ODD_SHARES:
@@ -126,7 +128,7 @@ def _proposals(rows: Rows, random_state: int) -> Iterator[NDArray[np.bool_]]:
 
 
 def _halves(rows: Rows, group: NDArray[np.bool_], random_state: int) -> Iterator[NDArray[np.bool_]]:
-    """A group (n,) divided in two, where it has rows enough."""
+    """The two halves of a group (n,), if it has enough rows."""
     if group.sum() < 2 * MIN_GROUP:
         return
     labels, centers = cluster_rows(torch.from_numpy(rows[group]), 2, MIN_GROUP, random_state)
@@ -137,9 +139,9 @@ def _halves(rows: Rows, group: NDArray[np.bool_], random_state: int) -> Iterator
 
 
 def _refine(rows: Rows, group: NDArray[np.bool_]) -> Iterator[Split]:
-    """Move rows between a group and the others until each is where it is more probable: a step on the way, and the end.
+    """Reassign rows to the more probable of a group and the others until none moves; yield an early step and the last.
 
-    A small group may be on its way right and at the end be lost among odd rows that it attracts.
+    A small group may be right early on, and in the end be lost among the odd rows that it attracts.
     """
     for number in range(1, _ROUNDS + 1):
         if min(group.sum(), (~group).sum()) < MIN_GROUP:

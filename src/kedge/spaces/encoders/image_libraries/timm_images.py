@@ -9,7 +9,7 @@ from kedge.spaces.encoders.libraries import FOR_IMAGES, import_library, loading,
 
 
 def load(name: str, device: str) -> ImageModel:
-    """A pretrained timm model; its features (b, d) are what its classifier would see.
+    """Load a pretrained timm model; its features (b, d) are what its classifier would see.
 
     `local-dir:FOLDER` is timm's own way to name a model saved in a folder.
     """
@@ -23,7 +23,7 @@ def load(name: str, device: str) -> ImageModel:
 
 
 def _is_to_download(timm: Any, name: str) -> bool:
-    """Whether the weights are on the hub and not yet in the local cache."""
+    """Whether the weights have to be downloaded from the hub, since they are not in the local cache."""
     config = timm.get_pretrained_cfg(name) if timm.is_model(name) else None
     if config is None or not config.hf_hub_id:
         return False

@@ -15,7 +15,7 @@ _HEADS = ("fc", "classifier", "heads", "head")
 
 
 def load(name: str, device: str) -> ImageModel:
-    """A torchvision classifier with its default weights; its features (b, d) are what the head would see."""
+    """Load a torchvision classifier with its default weights; its features (b, d) are what the head would see."""
     models = import_library("torchvision", "torchvision models", install=FOR_IMAGES).models
     import torch
 
@@ -33,7 +33,7 @@ def load(name: str, device: str) -> ImageModel:
 
     def features(batch: Tensor) -> Tensor:
         output = network(batch)
-        # Some heads begin with the pooling over space.
+        # Some heads start with the spatial pooling.
         return output.mean(dim=(2, 3)) if output.ndim == 4 else output
 
     return ImageModel(weights.transforms(), features)

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 def load(model: str, device: str) -> ImageModel:
-    """A model from a local folder or the hub, with its own image processor.
+    """Load a model from a local folder or the hub, with its own image processor.
 
-    Its features (b, d) are the pooled output where the model has a trained pooler (or one without weights), else
-    the first token of a transformer or the mean over space of a convolutional net. For a model of texts and images
-    together they are its image features.
+    Its features (b, d) are the pooled output if the model has a trained pooler (or one without weights), else the
+    first token of a transformer or the spatial mean of a convolutional network. For a joint model of texts and images
+    they are its image features.
     """
     with loading(model, "transformers image"):
         processor, network, has_pooler = load_cached_first(model, lambda local: _load(model, local))
@@ -50,6 +50,6 @@ def _load(model: str, local: bool) -> tuple[Any, Any, bool]:
     """The image processor, the network, and whether its pooler can be used."""
     for name, what in (("PIL.Image", "images"), ("transformers", "transformers models")):
         import_library(name, what, install=FOR_IMAGES)
-    # Classifiers are stored without a pooler; transformers then makes one up, with random weights.
+    # Classifiers are stored without a pooler; transformers then adds one with random weights.
     processor, network, complete = load_pretrained(model, "AutoImageProcessor", local=local)
     return processor, network, complete
