@@ -298,8 +298,9 @@ def test_scikit_learn_manners():
     assert repr(copy) == "AnchorDiscovery(n_anchors=8, random_state=3)"
     with pytest.raises(InputError, match="no parameter 'anchors'"):
         copy.set_params(anchors=1)
-    with pytest.raises(NotFittedError, match="call fit first"):
-        discovery.translate(np.ones((1, 2)))
+    for use in (lambda: discovery.translate(np.ones((1, 2))), discovery.linked_pairs):
+        with pytest.raises(NotFittedError, match="call fit first"):
+            use()
 
 
 SEEDS = [[0, 0], [1, 1], [2, 2], [3, 3]]
@@ -311,6 +312,7 @@ SEEDS = [[0, 0], [1, 1], [2, 2], [3, 3]]
         ({"method": "paper"}, {"seeds": SEEDS[:2]}, "at least 3 distinct pairs, got 2"),
         ({"method": "paper"}, {"seeds": []}, "at least 3 distinct pairs, got 0"),
         ({"schedule": Schedule()}, {"seeds": []}, "nothing to start from; give seeds, or a Schedule with fingerprints"),
+        ({"schedule": Schedule(anneal_rounds=0, fingerprints=True)}, {"seeds": []}, "nothing to start from"),
         ({"min_confidence": 1.5}, {"seeds": SEEDS}, "min_confidence must be between 0 and 1, got 1.5"),
         (
             {},
@@ -427,12 +429,12 @@ def test_of_many_dimensions_the_leading_axes_are_looked_at(monkeypatch, words):
 
 def test_spaces_of_many_dimensions_are_aligned_in_their_leading_axes(monkeypatch, rotated):
     """As they are beyond 512; results are in the spaces' own coordinates."""
-    from kedge.estimators import anchor_discovery
+    from kedge.estimators import devices
 
     x, y = rotated(n=400, dim=16, noise=0.05)
     wide = np.random.default_rng(1).standard_normal((16, 60)).astype(np.float32)
     y = y @ wide + 0.01 * np.random.default_rng(2).standard_normal((400, 60)).astype(np.float32)
-    monkeypatch.setattr(anchor_discovery, "MAX_AXES", 24)
+    monkeypatch.setattr(devices, "MAX_AXES", 24)
     discovery = AnchorDiscovery(n_anchors=30, device="cpu").fit(x, y, [(row, row) for row in range(20)])
     assert (discovery.match_ == np.arange(400)).mean() > 0.99
     assert (discovery.map_.dims, discovery.map_back_.dims) == ((16, 60), (60, 16))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -84,7 +85,7 @@ def test_the_lexicon_has_a_verdict_of_its_own():
         answer.reason
     )
     failed = Answer(0.05, "failed", "It is not.", "Give seeds.")
-    assert trust_in(failed) == 0
+    assert trust_in(failed) == trust_in(replace(failed, score=0.24)) == 0  # as a map judged by known pairs may be
     assert answer_lexicon(probabilities, known, failed, 0.5).verdict == "failed"
     assert answer_lexicon(probabilities / 10, known, OK_MAP, 0.5).verdict == "failed"
 

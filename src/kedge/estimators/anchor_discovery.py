@@ -13,7 +13,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from kedge.estimators.devices import MAX_AXES, Loaded, load_space, resolve_device, to_numpy
+from kedge.estimators.devices import Loaded, load_problem, resolve_device, to_numpy
 from kedge.estimators.findings import (
     Findings,
     learn_findings,
@@ -27,7 +27,7 @@ from kedge.estimators.inputs import RandomState, as_random_state
 from kedge.estimators.pair_inputs import PairsLike
 from kedge.estimators.persistence import contents_of, settings_of
 from kedge.judging.judge import Judgement, LabelFreeJudge
-from kedge.matching import DEFAULT_BUDGET, Precision, Problem, exact_is_quick, using_precision
+from kedge.matching import DEFAULT_BUDGET, Precision, Problem, using_precision
 from kedge.models.anchors import AnchorChoice, choose_anchors
 from kedge.models.maps.choosing import Centers, kept_from_search
 from kedge.models.maps.families import form_of
@@ -251,7 +251,7 @@ class AnchorDiscovery(FittedDiscovery):
         self.random_state_ = as_random_state(self.random_state)
         generator = torch.Generator().manual_seed(self.random_state_)
         checkpoint = self._open_checkpoint(given, device, generator)  # first: loading lets go of the files
-        problem, loaded_x, loaded_y = self._load(given, device)
+        problem, loaded_x, loaded_y = load_problem(self, given.x.vectors, given.y.vectors, given.seeds, device)
         if given.anchors is None:
             chosen = choose_anchors(problem, given.n_anchors, self.anchor_choice, generator)
         else:
@@ -295,31 +295,11 @@ class AnchorDiscovery(FittedDiscovery):
         y: SpaceLike,
         seeds: PairsLike = None,
         anchors: Iterable[Key] | ArrayLike | None = None,
+        *,
+        queries: SpaceLike | None = None,
     ) -> NDArray[np.float32]:
         """Fit, and return the relative coordinates (n, a) of X."""
-        return self.fit(x, y, seeds, anchors).transform(x)
-
-    def _load(self, given: FitInputs, device: torch.device) -> tuple[Problem, Loaded, Loaded]:
-        """Load the rows of both spaces on the device, and state the problem that they and the seeds pose."""
-        exact = self.exact or self.method == "paper" or exact_is_quick(len(given.x), len(given.y), device)
-        dtype = torch.float32 if exact else torch.float16
-        max_axes = None if self.method == "paper" else MAX_AXES  # as printed
-        loaded_x, loaded_y = (
-            load_space(space.vectors, device, name, center=self.center, dtype=dtype, max_axes=max_axes)
-            for space, name in ((given.x, "x"), (given.y, "y"))
-        )
-        seeds_x, seeds_y = torch.from_numpy(given.seeds.T.copy()).to(device)
-        problem = Problem(
-            loaded_x.rows,
-            loaded_y.rows,
-            seeds_x,
-            seeds_y,
-            self.memory_budget,
-            self.center,
-            exact,
-            (loaded_x.spectrum, loaded_y.spectrum),
-        )
-        return problem, loaded_x, loaded_y
+        return self.fit(x, y, seeds, anchors, queries=queries).transform(x)
 
     def _solve(
         self, problem: Problem, anchors: Tensor, generator: torch.Generator, log: Log

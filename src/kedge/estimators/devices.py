@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 import torch
@@ -14,6 +14,10 @@ from torch import Tensor
 
 from kedge.errors import InputError
 from kedge.geometry import Spectrum, eigh, leading_directions, normalise, unit
+from kedge.matching import Problem, exact_is_quick
+
+if TYPE_CHECKING:
+    from kedge.estimators.fitted import FittedDiscovery
 
 MAX_AXES = 512
 """Of larger spaces, only this many leading principal axes are used: the others cost minutes and say little."""
@@ -90,6 +94,38 @@ def survey(vectors: NDArray[np.float32], device: torch.device, name: str) -> Sur
     if not varies:
         raise InputError(f"{name}: all rows point the same way, so that nothing distinguishes them")
     return Survey((total / len(vectors)).float(), float(lengths) / len(vectors))
+
+
+def load_problem(
+    discovery: FittedDiscovery,
+    x: NDArray[np.float32],
+    y: NDArray[np.float32],
+    seeds: NDArray[np.int64],
+    device: torch.device,
+) -> tuple[Problem, Loaded, Loaded]:
+    """The problem that rows (n, dx) and (m, dy) and seeds (s, 2) pose, as a discovery's parameters say.
+
+    A fitted discovery gets back the problem that it was fitted on; it need not be fitted.
+    """
+    as_printed = discovery.method == "paper"
+    exact = discovery.exact or as_printed or exact_is_quick(len(x), len(y), device)
+    loaded_x, loaded_y = (
+        load_space(
+            vectors,
+            device,
+            name,
+            center=discovery.center,
+            dtype=torch.float32 if exact else torch.float16,
+            max_axes=None if as_printed else MAX_AXES,
+        )
+        for vectors, name in ((x, "x"), (y, "y"))
+    )
+    seeds_x, seeds_y = torch.from_numpy(seeds.T.copy()).to(device)
+    spectra = (loaded_x.spectrum, loaded_y.spectrum)
+    problem = Problem(
+        loaded_x.rows, loaded_y.rows, seeds_x, seeds_y, discovery.memory_budget, discovery.center, exact, spectra
+    )
+    return problem, loaded_x, loaded_y
 
 
 def load_space(

@@ -76,8 +76,11 @@ def gather_inputs(
     smaller = min(len(space_x), len(space_y))
     require_budget(discovery.memory_budget, max(len(space_x), len(space_y)))
     seed_rows = as_seed_rows(seeds, space_x, space_y, _MIN_SEEDS[discovery.method, discovery.init])
-    if discovery.schedule and not discovery.schedule.fingerprints and not len(seed_rows):
-        raise InputError("schedule: there is nothing to start from; give seeds, or a Schedule with fingerprints=True")
+    schedule = discovery.schedule
+    if schedule and not len(seed_rows) and not (schedule.fingerprints and schedule.anneal_rounds):
+        raise InputError(
+            "schedule: there is nothing to start from; give seeds, or a Schedule with fingerprints=True that anneals"
+        )
     if anchors is None:
         count = anchor_count(discovery.n_anchors, smaller, "n_anchors")
         return FitInputs(space_x, space_y, seed_rows, None, count, asked)

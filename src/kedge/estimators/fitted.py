@@ -151,6 +151,7 @@ class FittedDiscovery(Parameters):
 
     def linked_pairs(self) -> LinkedPairs:
         """The found pairs, and the seeds that nothing contradicts; no row is in two of them."""
+        self._check_fitted()
         kept = self.seed_opinion_ != "contradicted"
         seed_keys = list(compress(self.seed_keys_, kept))
         return LinkedPairs(
@@ -276,6 +277,7 @@ class FittedDiscovery(Parameters):
 
     def require_spaces(self, x: SpaceLike, y: SpaceLike) -> None:
         """Raise an `InputError` unless these are the spaces it was fitted on, as far as the anchors show."""
+        self._check_fitted()
         for given, keys, side in (
             (x, [str(left) for left, _ in self.anchor_keys_], self.x_),
             (y, [str(right) for _, right in self.anchor_keys_], self.y_),

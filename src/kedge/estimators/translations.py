@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from kedge.errors import InputError
-from kedge.estimators.devices import MAX_AXES, load_space, resolve_device, to_numpy
+from kedge.estimators.devices import load_problem, resolve_device, to_numpy
 from kedge.estimators.pair_inputs import PairsLike, as_pair_rows
 from kedge.judging.acceptability import CANDIDATES, KnownRows, answer_lexicon, learn_sharpness, trust_in
 from kedge.judging.health import Answer
-from kedge.matching import ExactComparison, Problem, compare, exact_is_quick, using_precision
+from kedge.matching import ExactComparison, Problem, compare, using_precision
 from kedge.models.cross_fitting import cross_fitted
 from kedge.models.pair_fitting import known_and_found
 from kedge.models.pair_model import PairModel
@@ -76,7 +76,9 @@ def find_translations(
     given = as_pair_rows(known, space_x, space_y, "known")
     in_texts, text_x, text_y = discovery.in_texts(space_x, space_y)
     seeds = rows_from_key_pairs(in_texts.seed_keys_, text_x, text_y)[~discovery.seed_is_suspect_]
-    problem, model = _as_fitted(discovery, text_x.vectors, text_y.vectors, seeds, resolve_device(device))
+    on_device = resolve_device(device)
+    problem, loaded_x, loaded_y = load_problem(discovery, text_x.vectors, text_y.vectors, seeds, on_device)
+    model = discovery.model_.on(on_device, torch.float32).in_coordinates(loaded_x.axes.T, loaded_y.axes.T)
     with using_precision(discovery.precision):
         ranked, rows = _read_unaided(problem, model, discovery.random_state_)
     answers = torch.from_numpy(np.concatenate([seeds, given])).to(problem.device)
@@ -87,35 +89,6 @@ def find_translations(
     probability = (sharpness.probabilities(ranked) * (trust_in(health.map) * tested.trust))[:, :top]
     answer = answer_lexicon(probability, tested, health.map, min_confidence)
     return Translations(to_numpy(rows[:, :top]), to_numpy(probability.float()), answer, tested.count, tested.first)
-
-
-def _as_fitted(
-    discovery: FittedDiscovery,
-    x: NDArray[np.float32],
-    y: NDArray[np.float32],
-    seeds: NDArray[np.int64],
-    device: torch.device,
-) -> tuple[Problem, PairModel]:
-    """The problem as in `fit`, from vectors (n, dx) and (m, dy) and seeds (s, 2), and the pair model in its axes."""
-    exact = discovery.exact or exact_is_quick(len(x), len(y), device)
-    loaded_x, loaded_y = (
-        load_space(
-            vectors,
-            device,
-            name,
-            center=discovery.center,
-            dtype=torch.float32 if exact else torch.float16,
-            max_axes=None if discovery.method == "paper" else MAX_AXES,
-        )
-        for vectors, name in ((x, "x"), (y, "y"))
-    )
-    seeds_x, seeds_y = torch.from_numpy(seeds.T.copy()).to(device)
-    spectra = (loaded_x.spectrum, loaded_y.spectrum)
-    problem = Problem(
-        loaded_x.rows, loaded_y.rows, seeds_x, seeds_y, discovery.memory_budget, discovery.center, exact, spectra
-    )
-    model = discovery.model_.on(device, torch.float32).in_coordinates(loaded_x.axes.T, loaded_y.axes.T)
-    return problem, model
 
 
 def _read_unaided(problem: Problem, model: PairModel, random_state: int) -> tuple[Tensor, Tensor]:

@@ -173,7 +173,9 @@ def _thinning_rate(ranked: Tensor) -> float:
 
 
 def trust_in(map_answer: Answer) -> float:
-    """A factor of all probabilities, from 0 to 1: less than 1 if the map's answer is in doubt."""
+    """A factor of all probabilities, from 0 to 1: less than 1 if the map's answer is in doubt, 0 if it is failed."""
+    if map_answer.verdict == "failed":
+        return 0.0
     return min(max((map_answer.score - UNCERTAIN) / (OK - UNCERTAIN), 0.0), 1.0)
 
 

@@ -34,7 +34,7 @@ _SHARP_ROUNDS = replace(_ROUNDS, anneal_rounds=60, epsilon_end=0.02)
 _ROUNDS_PER_HALF = Schedule(anneal_rounds=10, epsilon_start=0.06, epsilon_end=0.04, parts=1)
 # Sinkhorn rounds under a fixed rotation, for the plan to settle before it is valued.
 _ROUNDS_TO_VALUE = 3
-# A rival that takes this share of rows to where the map takes them is the map; this many rows are compared.
+# A rival that takes this share of rows to where the map takes them is the map; about so many rows are compared.
 _SAME_MAP = 0.2
 _COMPARED = 1000
 # A mirror image is worth annealing if it has at least this share of the map's gain as it is.
@@ -144,7 +144,7 @@ class Ground:
 
     def _agreement(self, one: Tensor, other: Tensor) -> float:
         """The share of some rows whose image under one rotation is nearest to their own image under the other."""
-        rows = self.x[:_COMPARED]
+        rows = self.x[:: max(1, len(self.x) // _COMPARED)]  # from all over: files are often sorted
         nearest = (unit(rows @ one) @ unit(rows @ other).T).argmax(dim=1)
         return float((nearest == torch.arange(len(rows), device=rows.device)).float().mean())
 

@@ -214,6 +214,8 @@ class LabelFreeJudge:
     @cached_property
     def _chance_rate_of_all(self) -> float:
         """The same on as many rows as matches are judged on, which takes longer."""
+        if self._chance_ground is self._ground:
+            return self._chance_rate
         return self._measure_chance("chance-of-all", self._ground).share
 
     def _sharp_chance_rate(self, part: Problem, match: Match) -> float:

@@ -76,7 +76,8 @@ def solve(
     ground = None
     some_x = draw_rows(len(problem.x), FINISH_ROWS_OF_X, problem.seeds_x, generator)
     if _knows_enough(problem):
-        schedules = (Schedule(anneal_rounds=0, whitening=schedules[0].whitening),)
+        first = schedules[0]
+        schedules = (Schedule(anneal_rounds=0, whitening=first.whitening, finish_rounds=first.finish_rounds),)
     for number, schedule in enumerate(schedules, start=1):
         if not _worth_trying(schedule, attempts):
             continue
