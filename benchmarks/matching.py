@@ -23,7 +23,7 @@ BLOCK = 1024
 
 
 def main() -> None:
-    """Print one row per comparison, with the ratio of median times."""
+    """Print a table row per comparison, with the ratio of median times."""
     parser = new_parser(__doc__)
     parser.add_argument("--rows", type=int, default=20_074)
     parser.add_argument("--dim", type=int, default=300)
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def compare(name: str, plain: Callable[[], object], ours: Callable[[], object]) -> None:
-    """One row: medians of both, taken in turns."""
+    """Print a table row with the median times of both, which are timed alternately."""
     times = np.array([[timed(plain)[0], timed(ours)[0]] for _ in range(REPEATS + 1)][1:])  # the first warms up
     before, after = 1000 * np.median(times, axis=0)
     print(f"| {name} | {before:.1f} | {after:.1f} | {before / after:.1f} |")

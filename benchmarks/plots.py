@@ -25,7 +25,7 @@ Row = dict[str, Any]
 
 
 def main() -> None:
-    """One SVG per question."""
+    """Draw all plots, one SVG each."""
     parser = new_parser(__doc__)
     parser.add_argument("--results", type=Path, default=HERE / "results")
     parser.add_argument("--out", type=Path, default=HERE.parent / "docs" / "figures")
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def against_rows(rows: list[Row], ours: str, plain: str, label: str, figure: Callable[[Any], float]) -> None:
-    """Kernels and plain torch over the number of rows, at d = 300 in tf32."""
+    """Plot the kernels and plain torch against the number of rows, for d = 300 in tf32."""
     _, panels = plt.subplots(1, 4, figsize=(11, 2.9), sharex=True, sharey=True, layout="constrained")
     for axes, (name, colour) in zip(panels, COLOURS.items(), strict=True):
         some = sorted(chosen(rows, name, "tf32", dim=300), key=lambda row: row["rows"])
@@ -58,7 +58,7 @@ def against_rows(rows: list[Row], ours: str, plain: str, label: str, figure: Cal
 
 
 def speed_against_dimensions(rows: list[Row]) -> None:
-    """TFLOP/s of the kernels and of the product alone over the number of dimensions, at 50,000 rows."""
+    """Plot TFLOP/s of the kernels and of the product alone against the number of dimensions, for 50,000 rows."""
     _, panels = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
     for axes, precision in zip(panels, ("tf32", "bf16"), strict=True):
         for name, colour in {"product alone, padded": GREY, **COLOURS}.items():
@@ -72,7 +72,7 @@ def speed_against_dimensions(rows: list[Row]) -> None:
 
 
 def chosen(measured: list[Row], what: str, precision: str, **where: int) -> list[Row]:
-    """The rows of one kernel at one precision."""
+    """The measurements of one kernel at one precision, filtered by further fields."""
     return [
         row
         for row in measured
@@ -81,14 +81,14 @@ def chosen(measured: list[Row], what: str, precision: str, **where: int) -> list
 
 
 def thousands(axes: Axes) -> None:
-    """Ticks such as 5k and 50k."""
+    """Label the x axis with ticks such as 5k and 50k."""
     axes.set_xticks([5000, 20_000, 50_000, 200_000])
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / 1000:g}k"))
     axes.xaxis.set_minor_formatter(FuncFormatter(lambda *_: ""))
 
 
 def save(path: Path) -> None:
-    """Write the current figure, and be done with it."""
+    """Save and close the current figure."""
     save_figure(plt.gcf(), path)
     plt.close()
 

@@ -1,4 +1,4 @@
-"""What the benchmarks share: arguments, cases and their results, tables, scores, time and memory."""
+"""Shared by the benchmarks: arguments, runs and their results, tables, scores, time and memory."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from kedge.spaces.writing.atomic import atomic_path
 
 
 def new_parser(description: str | None) -> argparse.ArgumentParser:
-    """A parser whose help is the description as it stands."""
+    """A parser that shows the description in its help unchanged."""
     return argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
 
 
 def add_data_option(parser: argparse.ArgumentParser) -> None:
-    """`--data`, with `KEDGE_DATA` as its default."""
+    """Add `--data`, with the environment variable `KEDGE_DATA` as its default."""
     default = os.environ.get("KEDGE_DATA")
     parser.add_argument(
         "--data",
@@ -44,7 +44,7 @@ def add_data_option(parser: argparse.ArgumentParser) -> None:
 
 
 def add_run_options(parser: argparse.ArgumentParser, states: int) -> None:
-    """How many runs, where, and what is kept of them."""
+    """Add options for the number of runs, the device, parallel jobs, time limit and output file."""
     parser.add_argument("--states", type=int, default=states, help=f"random states per case ({states})")
     parser.add_argument("--jobs", type=int, default=1, help="processes, two threads each, or $OMP_NUM_THREADS (1)")
     parser.add_argument("--device", default="cpu")
@@ -57,8 +57,9 @@ def add_run_options(parser: argparse.ArgumentParser, states: int) -> None:
 def run_cases(
     run: Callable[[Path, Any, str], dict[str, Any]], cases: Sequence[Any], arguments: argparse.Namespace
 ) -> dict[Any, dict[str, Any]]:
-    """The results of the cases, dataclasses of one kind, of which those in `--out` are not run again; where `--minutes`
-    do not suffice, of some of them.
+    """Run the cases, instances of one dataclass, and return the results by case.
+
+    Cases already in `--out` are not run again. If `--minutes` run out, only some of the cases have results.
     """
     known = read_results(type(cases[0]), arguments.out) if arguments.out and arguments.out.exists() else {}
     results = {case: known[case] for case in cases if case in known}
@@ -82,33 +83,33 @@ def run_cases(
 
 
 def read_results(kind: type, path: Path) -> dict[Any, dict[str, Any]]:
-    """What an earlier call wrote of cases of that kind."""
+    """Read the results that `run_cases` wrote for cases of this dataclass."""
     lines = map(json.loads, path.read_text().splitlines())
     return {kind(*(line[field.name] for field in fields(kind))): line for line in lines}
 
 
 def write_json(path: Path, results: Any) -> None:
-    """Write results to a file, all of them or nothing."""
+    """Write results to a JSON file, completely or not at all."""
     with atomic_path(path) as temporary:
         temporary.write_text(json.dumps(results, indent=1) + "\n")
 
 
 def markdown_header(columns: Sequence[str]) -> str:
-    """The two lines that begin a table."""
+    """The first two lines of a Markdown table."""
     return f"{markdown_row(columns)}\n|{'---|' * len(columns)}"
 
 
 def markdown_row(cells: Sequence[str]) -> str:
-    """A line of a table."""
+    """A line of a Markdown table."""
     return f"| {' | '.join(cells)} |"
 
 
 def split_rows(
     order: NDArray[np.int64], rows: int, shared: int, chance: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Items (k,) in random order divided into two spaces of so many rows, the first `shared` of them in both.
+    """Split items (k,), given in random order, into two spaces of `rows` rows with the first `shared` items in both.
 
-    Returns the items of X (n,), those of Y (n,), shuffled, and for each row of X its row in Y (n,), or -1.
+    Returns the items of X (n,), the items of Y (n,) in shuffled order, and for each row of X its row in Y (n,) or -1.
     """
     rows_x = order[:rows]
     rows_y = chance.permutation(np.concatenate([order[:shared], order[rows : 2 * rows - shared]]))
@@ -118,8 +119,9 @@ def split_rows(
 
 
 def self_recall_and_overlap(queries: Tensor, index: Tensor, own: Tensor, k: int = 10) -> tuple[float, float]:
-    """Share of unit queries (q, d) that find their own row (q,) of an index (m, d) first, and how many of that row's k
-    nearest they find.
+    """Share of unit queries (q, d) that find their own row first, and share of that row's k nearest that they find.
+
+    `index` has shape (m, d); `own` (q,) is the row number of each query in it.
     """
     nearest, expected = ((rows @ index.T).topk(k, dim=1).indices for rows in (queries, index[own]))
     shared = (nearest[:, :, None] == expected[:, None, :]).any(dim=2).double().mean()
@@ -127,12 +129,12 @@ def self_recall_and_overlap(queries: Tensor, index: Tensor, own: Tensor, k: int 
 
 
 def auroc(good: Sequence[float], bad: Sequence[float]) -> float:
-    """How often a score of the good ones is above one of the bad ones; equal ones count half."""
+    """How often a score of `good` exceeds one of `bad`; ties count half."""
     return float(np.mean([(a > b) + (a == b) / 2 for a in good for b in bad]))
 
 
 def print_verdicts(verdicts: Mapping[Any, str], success: Mapping[Any, bool]) -> None:
-    """How many of the cases with each verdict were successes."""
+    """Print the number of successes and failures for each verdict."""
     print(markdown_header(("verdict", "successes", "failures")))
     for verdict in ("ok", "uncertain", "failed"):
         outcomes = [success[case] for case, given in verdicts.items() if given == verdict]
@@ -140,7 +142,7 @@ def print_verdicts(verdicts: Mapping[Any, str], success: Mapping[Any, bool]) -> 
 
 
 def timed(task: Callable[[], Any]) -> tuple[float, Any]:
-    """Wall time of one call, what it leaves to a GPU included, and its answer."""
+    """Wall time of one call in seconds, including its work on the GPU, and its result."""
     wait = torch.cuda.synchronize if torch.cuda.is_available() else lambda: None
     wait()
     began = time.perf_counter()
@@ -150,44 +152,44 @@ def timed(task: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def median_and_range(values: Iterable[float], digits: int = 1) -> str:
-    """Such as 1.3 (1.2 to 1.9)."""
+    """Format median and range, such as "1.3 (1.2 to 1.9)"."""
     numbers = np.array(list(values))
     return f"{np.median(numbers):.{digits}f} ({numbers.min():.{digits}f} to {numbers.max():.{digits}f})"
 
 
 def describe_machine(device_name: str) -> str:
-    """What the figures were measured on."""
+    """The hardware that figures were measured on."""
     device = resolve_device(device_name)
     return torch.cuda.get_device_name(device) if device.type == "cuda" else f"{os.cpu_count()} CPU cores"
 
 
 class StageClock:
-    """An `on_step` that adds up the seconds until the end of each step by stage."""
+    """An `on_step` callback that adds up the seconds of all steps by stage."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
         self._last = time.perf_counter()
 
     def __call__(self, step: Step) -> None:
-        """Count what went by since the last step."""
+        """Add the time since the last step to the stage of this one."""
         now = time.perf_counter()
         self.seconds[step.stage] = self.seconds.get(step.stage, 0.0) + now - self._last
         self._last = now
 
 
 def forget_peak() -> None:
-    """Measure peaks of memory from now on; where the system cannot, from the start."""
+    """Reset peak memory; where the system cannot, peaks are measured from the start of the process."""
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
     try:
-        ctypes.CDLL(None).malloc_trim(0)  # or work could live on what was freed before
+        ctypes.CDLL(None).malloc_trim(0)  # or later work could reuse freed memory unnoticed
         Path("/proc/self/clear_refs").write_text("5")
     except (OSError, AttributeError):
         pass
 
 
 def peak_megabytes(device: str) -> float:
-    """Peak of memory so far, of the process ("cpu") or of torch on the GPU ("cuda"); NaN where it is not known."""
+    """Peak memory so far, of the process ("cpu") or of torch on the GPU ("cuda"); NaN if unknown."""
     if device == "cuda":
         return torch.cuda.max_memory_allocated() / 1e6 if torch.cuda.is_available() else math.nan
     try:

@@ -99,6 +99,31 @@ def test_a_new_name_is_one_that_nobody_has(tmp_path):
     }  # fmt: skip
 
 
+def test_a_new_name_is_not_one_of_the_rows_that_it_joins(tmp_path):
+    """Where rows are added to a store, its ids count, too."""
+    pytest.importorskip("qdrant_edge")
+    with open_store(f"qdrant-edge:{tmp_path / 'new'}") as target:
+        with open_store(parquet_with(tmp_path / "first", ["a-2", "b"])) as source:
+            assert carry_all(source, target).complete
+        before = by_id(target.read(9))
+        second = parquet_with(tmp_path / "second", ["a", "a"])
+        with open_store(second) as source, pytest.raises(InputError, match="has a row 'a-2' already"):
+            carry_all(source, target, on_duplicate="suffix", accepts=lambda _: True)
+        after = by_id(target.read(9))
+    assert before.keys() == after.keys()
+    for name, (vector, _) in before.items():
+        np.testing.assert_array_equal(vector, after[name][0])
+
+
+def test_nothing_is_made_of_bad_rows_only(target_address, tmp_path):
+    with open_store(f"parquet:{tmp_path / 'old'}") as source, open_store(target_address) as target:
+        filled(source, replace(some_rows(5), vectors=np.zeros((5, DIM), dtype=np.float32)))
+        bad = {}
+        with pytest.raises(InputError, match="none of its 5 rows can be written; omit --skip-bad"):
+            carry_all(source, target, on_bad=bad.__setitem__)
+    assert len(bad) == 5
+
+
 def test_whole_numbers_that_repeat_become_text(tmp_path):
     with open_store(parquet_with(tmp_path / "old", [5, 6, 5])) as source:
         for kind in ("parquet", "faiss"):

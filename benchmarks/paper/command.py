@@ -1,4 +1,4 @@
-"""What `kedge reproduce` does: load the data, run the experiment, write and print its tables."""
+"""The command `kedge reproduce`: load the data, run the experiment, write and print its tables."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from paper.words_and_images import reproduce_retrieval
 
 
 def run_words(arguments: argparse.Namespace) -> int:
-    """Load the pairs, run, write and print."""
+    """Run the words experiment, then write and print its results."""
     _prepare(arguments)
     if (arguments.x is None) != (arguments.y is None):
         raise InputError("--x and --y go together; give both files, or --data")
@@ -39,7 +39,7 @@ def run_words(arguments: argparse.Namespace) -> int:
 
 
 def run_images(arguments: argparse.Namespace) -> int:
-    """Load the pairs, run, write and print."""
+    """Run the images experiment, then write and print its results."""
     _prepare(arguments)
     data = _data_folder(arguments)
     return _run_retrieval(arguments, "images", [load_pair(data, name, arguments.limit) for name in arguments.pairs])
@@ -52,7 +52,7 @@ def _run_retrieval(arguments: argparse.Namespace, name: str, pairs: Sequence[Spa
 
 
 def run_reviews(arguments: argparse.Namespace) -> int:
-    """Encode, run, write and print."""
+    """Run the reviews experiment, encoding texts first, then write and print its results."""
     data = _data_folder(arguments)
     _prepare(arguments)
     chosen = Encoders(arguments.encoder_x, arguments.encoder_y)
@@ -72,7 +72,7 @@ def run_reviews(arguments: argparse.Namespace) -> int:
 
 
 def _prepare(arguments: argparse.Namespace) -> None:
-    """Find out now, not after the work, whether results can be written and figures drawn."""
+    """Check before the work, not after it, that results can be written and figures drawn."""
     if arguments.out.is_file():
         raise InputError(f"{arguments.out}: is a file; --out needs a folder")
     arguments.out.mkdir(parents=True, exist_ok=True)
@@ -107,7 +107,7 @@ def _plan(arguments: argparse.Namespace, bars: _Bars) -> Plan:
 
 
 class _Bars(ExitStack):
-    """Progress of a run in parts: each gets a line, and bars of its own once it makes a step."""
+    """Show the progress of a run in parts: each gets a line, and its own bars from its first step on."""
 
     _on_step: OnStep | None = None
 
@@ -117,7 +117,7 @@ class _Bars(ExitStack):
         self._since: float | None = None
 
     def begin(self, name: str, finished: bool) -> None:
-        """A part begins, or was done before."""
+        """Announce a part that begins, or that was finished before."""
         self.close()
         left = ""
         if self._since is not None and self._computed and not finished:
@@ -130,7 +130,7 @@ class _Bars(ExitStack):
             self._computed += 1
 
     def draw(self, step: Step) -> None:
-        """The part makes a step."""
+        """Show a step of the current part."""
         if self._on_step is None:
             self._on_step = self.enter_context(progress_bar())
             self.callback(setattr, self, "_on_step", None)

@@ -1,4 +1,4 @@
-"""Texts to vectors for the experiments: by word vectors or by a model, done once and kept."""
+"""Encode the texts of the experiments with word vectors or a model; results of models are kept on disk."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OnProgress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class EncodingPlace:
-    """Where encoding happens: the folder that keeps finished work, the torch device, and a callback for progress."""
+    """Where to encode: the folder for finished work, the torch device, and a progress callback."""
 
     folder: Path
     device: str
@@ -39,15 +39,15 @@ class EncodingPlace:
 def encode_all(
     groups: Sequence[Sequence[str]], model: str, place: EncodingPlace, *, fit_on: int = 0
 ) -> list[NDArray[np.float32]]:
-    """Vectors (n, d) of several groups of texts by one encoder; a row of zeros where nothing in a text is known.
+    """Encode several groups of texts with one encoder to vectors (n, d); texts without a known word become zeros.
 
     Parameters
     ----------
     groups : sequence of texts
     model : str
-        A file of word vectors, whose weighted means are taken (learned on the group `fit_on`), or the name or folder of
-        a transformers or sentence-transformers model; of the former the first token's state is taken, as in the paper.
-        Texts must not be blank.
+        A file of word vectors, to take weighted means of (weights are learned on the group `fit_on`), or the name or
+        folder of a transformers or sentence-transformers model. A transformers model is pooled by its first token's
+        state, as in the paper. Texts must not be blank.
     """
     if is_known_format(model) and not Path(model).is_dir():
         encoder = StaticTextEncoder(read_embeddings(model)).fit(groups[fit_on])
@@ -59,7 +59,7 @@ def encode_all(
 
 
 def _encode_by_model(texts: Sequence[str], model: str, place: EncodingPlace) -> NDArray[np.float32]:
-    """Vectors (n, d), kept in the folder under a digest of model and texts."""
+    """Encode texts to vectors (n, d), cached in the folder under a digest of model and texts."""
     pooling = None if is_sentence_model(model) else "cls"
     inputs = digest(texts)
     made_from = digest([model, digest_of_model(model) or "", pooling or "", __version__, inputs])
@@ -70,7 +70,7 @@ def _encode_by_model(texts: Sequence[str], model: str, place: EncodingPlace) -> 
         return vectors
     place.folder.mkdir(parents=True, exist_ok=True)
     encoder = load_text_encoder(model, pooling=pooling, device=place.device)
-    # Texts of similar length together: less padding.
+    # Batch texts of similar length together, for less padding.
     order = np.argsort([len(text) for text in texts], kind="stable")
     _, encoded = encode_in_shards(
         lambda some: (np.ones(len(some), dtype=np.bool_), encoder.encode(some)),
@@ -89,7 +89,7 @@ def _encode_by_model(texts: Sequence[str], model: str, place: EncodingPlace) -> 
 
 
 def _read_finished(path: Path, rows: int) -> NDArray[np.float32] | None:
-    """Finished vectors (n, d); where they are missing or damaged, they are not finished."""
+    """Read finished vectors (n, d); returns None if they are missing or damaged."""
     try:
         vectors: NDArray[np.float32] = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError):
@@ -98,6 +98,6 @@ def _read_finished(path: Path, rows: int) -> NDArray[np.float32] | None:
 
 
 def with_vectors(keys: Sequence[str], vectors: NDArray[np.float32], source: str) -> Embeddings:
-    """A space of the rows that have a vector."""
+    """A space of the rows whose vector is not zero."""
     known = np.flatnonzero(np.linalg.norm(vectors, axis=1) > 0)
     return Embeddings([keys[row] for row in known.tolist()], vectors[known], source)

@@ -1,4 +1,4 @@
-"""Pairs of spaces that hold the same things under the same keys, and what a run may see of them."""
+"""Pairs of spaces with the same items under the same keys, and what a run may see of them."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from kedge.errors import InputError
 from kedge.spaces import Embeddings, read_embeddings
 
 ANCHORS, SEEDS = 300, 15
-"""The paper's numbers."""
+"""The numbers used in the paper."""
 
 # The paper's choice of words, as in its authors' earlier work.
 _MIN_LETTERS, _MOST_FREQUENT_SKIPPED, _WORDS = 4, 400, 20_000
-# Words of a published table to look at: more than enough to find 20,000 that the other has too.
+# Words to read from a published table: more than enough to find 20,000 that the other table has, too.
 _WORDS_READ = 200_000
 
 
 @dataclass(frozen=True)
 class SpacePair:
-    """Two spaces whose row i is the same thing, with names for tables."""
+    """Two spaces in which row i is the same item, with names for tables."""
 
     name: str
     x: Embeddings
@@ -60,7 +60,7 @@ WORD_PAIRS = ("easy", "medium")
 
 
 def load_pair(data: Path, name: str, limit: int | None = None) -> SpacePair:
-    """What both spaces of a pair in the data folder hold, in the order of the first; at most `limit` rows."""
+    """Load a pair from the data folder: the keys in both spaces, in the order of the first, at most `limit`."""
     files = _PAIRS[name]
     x, y = (read_embeddings(data / f"{file}.npz") for file in (files.x, files.y))
     shared = [key for key in x.keys if key in y.row_of]
@@ -72,10 +72,10 @@ def load_pair(data: Path, name: str, limit: int | None = None) -> SpacePair:
 
 
 def load_published_words(path_x: Path, path_y: Path, limit: int | None = None) -> SpacePair:
-    """Two published tables of word vectors, sorted by frequency, with the paper's choice of words.
+    """Load two published tables of word vectors, sorted by frequency, with the paper's choice of words.
 
-    Alphabetic words of at least 4 letters that both have; the 400 most frequent in X are skipped, the next
-    20,000 taken (`limit` of them).
+    These are alphabetic words of at least 4 letters that both tables have. The 400 most frequent in X are skipped, and
+    the next 20,000 taken, or at most `limit` of them.
     """
     x = read_embeddings(path_x, limit=_WORDS_READ)
     wanted = [key for key in x.keys if key.isalpha() and len(key) >= _MIN_LETTERS]
@@ -88,14 +88,14 @@ def load_published_words(path_x: Path, path_y: Path, limit: int | None = None) -
 
 
 def require_enough(count: int, what: str) -> None:
-    """Refuse what anchors cannot be drawn from."""
+    """Raise `InputError` if there are too few items to draw the anchors from."""
     if count < ANCHORS:
         raise InputError(f"{what}: there are {count}, at least {ANCHORS} are needed; give larger files or --limit")
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a run gets to see: X, Y with its rows shuffled, anchors as keys of X, and the first of them as seeds."""
+    """What a run may see: X, Y with shuffled rows, anchors as keys of X, and the first of them paired as seeds."""
 
     x: Embeddings
     y: Embeddings
@@ -104,7 +104,7 @@ class Task:
 
 
 def draw_task(pair: SpacePair, random_state: int, seeds: int = SEEDS, anchors: int = ANCHORS) -> Task:
-    """Hide the pairs, and draw anchors and seeds at random."""
+    """Hide the pairs by shuffling Y, and draw random anchors and seeds."""
     chance = np.random.default_rng(random_state)
     y = pair.y.take(chance.permutation(len(pair.y)))
     keys = [pair.x.keys[row] for row in chance.choice(len(pair.x), anchors, replace=False)]

@@ -1,4 +1,4 @@
-"""The experiments' figures: the paper's relative spaces in two dimensions, and bars for the tables."""
+"""Figures of the experiments: the paper's relative spaces in two dimensions, and bar charts of the tables."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from torch import Tensor
 from kedge.geometry import principal_axes, unit
 from kedge.report import require_matplotlib, save_figure
 
-# Of these words those that the spaces have; each stands for a neighbourhood.
+# Words whose neighbourhoods are drawn, if the spaces have them.
 _CENTERS = ("school", "water", "music", "doctor", "army")
 _NEIGHBOURHOOD = 15
 _BACKGROUND = 1500
 
 
 def picture_of(keys: Sequence[str], x: Tensor, sets: Mapping[str, tuple[Tensor, Tensor]]) -> dict[str, Any]:
-    """The points to draw, as plain numbers.
+    """Compute the points to draw, as plain numbers.
 
     Parameters
     ----------
     keys : sequence of str, length n
     x : Tensor, shape (n, dx)
-        Unit rows; what is near a center is decided here.
+        Unit rows; the neighbours of a center are the nearest ones here.
     sets : mapping of name to two tensors, shapes (n, a)
-        Relative coordinates of both spaces. Both are drawn in the axes that separate the neighbourhoods in the first,
-        so that columns that agree look alike.
+        Relative coordinates of both spaces. Both are projected on the axes that separate the neighbourhoods in the
+        first, so that spaces that agree look alike.
     """
     row_of = {key: row for row, key in enumerate(keys)}
     groups = {
@@ -53,7 +53,7 @@ def picture_of(keys: Sequence[str], x: Tensor, sets: Mapping[str, tuple[Tensor, 
 
 
 def draw_picture(points: Mapping[str, Any], name_x: str, name_y: str, stem: Path) -> list[Path]:
-    """Draw a grid, sets by spaces, to `stem` with .png and .svg; returns the two paths."""
+    """Draw a grid, one row per set and one column per space, to `stem`.png and .svg; returns the paths."""
     require_matplotlib()
     from matplotlib.figure import Figure
 
@@ -72,9 +72,9 @@ def draw_picture(points: Mapping[str, Any], name_x: str, name_y: str, stem: Path
 
 
 def draw_bars(bars: Mapping[str, Mapping[str, Mapping[str, float]]], measure: str, stem: Path) -> list[Path]:
-    """Draw groups of bars, such as directions by sets of anchors, to `stem` with .png and .svg; returns the two paths.
+    """Draw groups of bars, such as sets of anchors by direction, to `stem`.png and .svg; returns the paths.
 
-    `bars` holds a mean and a standard deviation (`std`) by group and by bar; all groups have the same bars.
+    `bars` maps each group and bar to its `mean` and standard deviation `std`; all groups have the same bars.
     """
     require_matplotlib()
     from matplotlib.figure import Figure

@@ -1,4 +1,4 @@
-"""How an experiment is run: what each one is given, its random states, and the finished ones that it keeps."""
+"""How to run an experiment: its options, its random states, and the finished ones that are kept on disk."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ OnPart = Callable[[str, bool], None]
 
 
 class Parts:
-    """Parts under `folder`, one JSON file each, that belong to the same settings and the same data.
+    """Finished parts in a folder, one JSON file each, computed with the same settings and data.
 
-    The file's name ends with a digest of the settings: parts of other settings stay, and are not taken for these.
+    File names end with a digest of the settings, so that parts with other settings are kept, but not read.
 
     Parameters
     ----------
     folder : Path
     settings : mapping
-        All that the parts depend on.
+        Everything that the parts depend on.
     on_part : callable
-        Called with the name of each part before it is done, and with whether it was done before.
+        Called before each part with its name, and with whether it was finished in an earlier run.
     """
 
     def __init__(self, folder: Path, settings: Mapping[str, Any], on_part: OnPart) -> None:
@@ -45,8 +45,8 @@ class Parts:
         self._on_part = on_part
 
     def get(self, name: str, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """The part of that name: read where it is finished, otherwise computed and written."""
-        self._folder.mkdir(parents=True, exist_ok=True)  # now, not after the work
+        """Read the part of this name if it is finished, otherwise compute and write it."""
+        self._folder.mkdir(parents=True, exist_ok=True)  # fail now, not after the work
         path = self._folder / f"{name}-{self._digest}.json"
         finished = _read(path)
         self._on_part(name, finished is not None)
@@ -60,14 +60,14 @@ class Parts:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Where results go, which random states are run, on which device, and what is called on the way.
+    """The options of a run: output folder, random states, device and callbacks.
 
     Parameters
     ----------
     out : Path
-        A folder; finished parts are kept in it, and not done again.
+        The output folder; finished parts are kept in it, and not computed again.
     paper_optimiser : bool
-        Whether to run the paper's optimiser too, which takes very long without a GPU.
+        Whether to also run the paper's optimiser, which takes very long without a GPU.
     figures : bool
         Whether to draw figures (needs `kedge[plot]`).
     """
@@ -81,7 +81,7 @@ class Plan:
     figures: bool = True
 
     def settings(self) -> dict[str, Any]:
-        """What all results depend on, the data aside."""
+        """Everything that all results depend on, apart from the data."""
         return {
             "paper_optimiser": self.paper_optimiser,
             "seeds": SEEDS,
@@ -92,14 +92,14 @@ class Plan:
     def states(
         self, name: str, settings: Mapping[str, Any], run: Callable[..., dict[str, Any]]
     ) -> list[dict[str, Any]]:
-        """The results of `run` for all random states, read where they are finished."""
+        """The results of `run` for all random states; finished ones are read instead."""
         parts = Parts(self.out / "parts", settings, self.on_part)
         run = partial(run, device=self.device, paper_optimiser=self.paper_optimiser, on_step=self.on_step)
         return [parts.get(f"{name}-state-{state}", partial(run, state)) for state in self.random_states]
 
 
 def digest_of(*parts: Embeddings | NDArray[Any]) -> str:
-    """A digest of keys and vectors, and of labels."""
+    """A digest of spaces (keys and vectors) and arrays of labels."""
     summed = hashlib.sha256()
     for part in parts:
         if isinstance(part, Embeddings):
@@ -111,7 +111,7 @@ def digest_of(*parts: Embeddings | NDArray[Any]) -> str:
 
 
 def describe_machine(device: str) -> dict[str, str]:
-    """What computes: results of different machines are not mixed."""
+    """The versions and device that results depend on, so that those of different machines are not mixed."""
     place = resolve_device(device)
     return {
         "kedge": __version__,
@@ -121,7 +121,7 @@ def describe_machine(device: str) -> dict[str, str]:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """A finished part; one that is not there or damaged is not finished."""
+    """Read a finished part; returns None if it is missing or damaged."""
     try:
         part = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

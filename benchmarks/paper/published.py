@@ -1,4 +1,4 @@
-"""The paper's published figures (arXiv 2303.00721, means over five random seeds), to stand beside ours."""
+"""The paper's published figures (arXiv 2303.00721, means over five random seeds), to show beside ours."""
 
 from __future__ import annotations
 
@@ -32,5 +32,5 @@ REVIEWS = {
 
 
 def shown(figures: tuple[float, ...]) -> str:
-    """Two decimals without the leading zero, as printed."""
+    """Format figures with two decimals and no leading zero, as in the paper."""
     return " / ".join(f"{value:.2f}".removeprefix("0") for value in figures)

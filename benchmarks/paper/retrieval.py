@@ -1,4 +1,4 @@
-"""One random state of the words and images experiments: 15 known pairs; who finds whom in relative coordinates?"""
+"""One random state of the words and images experiments: discover from 15 pairs, then retrieve across spaces."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ K = 10
 METRICS = ("jaccard", "mrr", "cosine")
 DIRECTIONS = ("x->x", "x->y", "y->x", "y->y")
 OPTIMISED = ("y", "x")
-"""Which space's anchors are free; those of the other are given."""
+"""The space whose anchors are free; those of the other space are given."""
 
 
 class _Space:
-    """Rows (n, d) of one space in coordinates relative to anchors (a, d): `rows` (n, a), of unit norm."""
+    """Vectors (n, d) of one space in coordinates relative to anchors (a, d): `rows` (n, a), of unit norm."""
 
     def __init__(self, vectors: Tensor, anchors: Tensor) -> None:
         coordinates = relative(vectors, anchors)
@@ -39,12 +39,12 @@ class _Space:
 
     @cached_property
     def near(self) -> Tensor:
-        """The rows nearest (n, k) to each, itself among them."""
+        """The k nearest rows (n, k) of each row, including itself."""
         return self.nearest_in(self)
 
     def nearest_in(self, target: _Space) -> Tensor:
-        """The rows of the target nearest (n, k) to each."""
-        # <r, A v> = <A^T r, v>: products are cheaper in a space that has fewer dimensions than anchors.
+        """The k nearest rows (n, k) in the target of each row."""
+        # <r, A v> = <A^T r, v>: cheaper if a space has fewer dimensions than anchors.
         if target._anchors.shape[1] < self.rows.shape[1]:
             return top_k(self.rows @ target._anchors, target._scaled, K)[1]
         if self._anchors.shape[1] < self.rows.shape[1]:
@@ -61,10 +61,10 @@ def retrieval_state(
     with_picture: bool = False,
     on_step: OnStep | None = None,
 ) -> dict[str, Any]:
-    """Discover from 15 seeds and score all sets of anchors, whichever space they are free in, in both directions.
+    """Discover from 15 seeds and score all sets of anchors, free in either space, in all directions.
 
-    A pair is a pair in both directions, so that one discovery serves for either space: its pairs place free anchors
-    in the one or in the other. The paper's optimiser has to run once for each.
+    Pairs have no direction, so one discovery is enough: its pairs can place the free anchors in either space. The
+    paper's optimiser has to run once for each.
     """
     task = draw_task(pair, random_state)
     began = time.perf_counter()
@@ -124,7 +124,7 @@ def retrieval_state(
 
 
 def _found_pairs(discovery: AnchorDiscovery, pair: SpacePair, task: Task) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The pairs found, as rows of both spaces in their common order; all matches where no pair was sure enough."""
+    """The pairs found, as rows of both spaces in the order of `pair`; all matches if no pair was certain enough."""
     pairs = discovery.pairs_
     if not len(pairs):
         pairs = np.stack([np.arange(len(discovery.match_)), discovery.match_], axis=1)
@@ -132,7 +132,7 @@ def _found_pairs(discovery: AnchorDiscovery, pair: SpacePair, task: Task) -> tup
 
 
 def _scores(x: _Space, y: _Space) -> dict[str, dict[str, float]]:
-    """Jaccard, MRR and cosine of all directions."""
+    """Jaccard, MRR and cosine in all directions."""
     spaces = {"x": x, "y": y}
     scores = {}
     for direction in DIRECTIONS:

@@ -15,12 +15,12 @@ from paper.tables import OURS, Result, Table, short, shown, summarise
 
 
 def reproduce_reviews(tasks: Iterable[StitchingTask], plan: Plan, *, head: str = "mlp") -> Result:
-    """Run stitching tasks.
+    """Run the stitching tasks and make their tables.
 
     Parameters
     ----------
     tasks : iterable of StitchingTask
-        Each is asked for when it is its turn.
+        Consumed lazily: each task is loaded only when its turn comes.
     plan : Plan
     head : {"mlp", "logistic"}
         The classifier; see `Stitcher`.
@@ -49,12 +49,12 @@ def reproduce_reviews(tasks: Iterable[StitchingTask], plan: Plan, *, head: str =
 
 
 def _content(side: Side) -> tuple[Any, ...]:
-    """All that scores depend on."""
+    """Everything in a side that scores depend on."""
     return side.space, side.train, side.train_labels, side.test, side.test_labels
 
 
 def _bars(task: StitchingTask, scores: Mapping[str, Any]) -> dict[str, dict[str, dict[str, float]]]:
-    """Weighted F1 by decoder and encoder, and by set of anchors."""
+    """Weighted F1 for each decoder and encoder, and for each set of anchors."""
     names = (task.target.name, task.source.name)
     return {
         f"decoder {decoder}\nencoder {encoder}": {
@@ -66,7 +66,7 @@ def _bars(task: StitchingTask, scores: Mapping[str, Any]) -> dict[str, dict[str,
 
 
 def _table(task: StitchingTask, states: list[dict[str, Any]], summary: dict[str, Any], head: str) -> Table:
-    """The paper's table, with its figures beside ours where the task is its own."""
+    """The paper's table, with its figures beside ours if it has the task."""
     theirs = published.REVIEWS if task.name == "amazon" else {}
     rows = []
     for decoder in (task.target.name, task.source.name):
@@ -99,7 +99,7 @@ def _cell(scores: Mapping[str, dict[str, float]]) -> str:
 
 
 def _recovered(scores: Mapping[str, Any], named: str) -> str:
-    """The share of the way from Seed to GT that Found goes; "-" where GT is no better than Seed."""
+    """How much of the gap from Seed to GT Found closes; "-" if GT is hardly better than Seed."""
     shares = []
     for metric, better in (("weighted_f1", 1), ("mae", -1)):
         if metric in scores["GT"][named]:

@@ -19,14 +19,14 @@ from kedge.tasks import Stitcher
 from kedge.tasks.stitching import Coordinates, Space
 from paper.pairs_of_spaces import ANCHORS, SEEDS, require_enough
 
-# Texts without true counterparts never look aligned, and slower attempts would not change that.
+# Texts without true counterparts never look aligned, and slower attempts would not help.
 _ONE_ATTEMPT = Schedule()
 _PAPER = PaperSettings(steps=125, learning_rate=0.05)
 
 
 @dataclass(frozen=True)
 class Side:
-    """Vectors of one encoder: the space that anchors are found in (no labels needed), and labelled ones for heads."""
+    """Vectors of one encoder: an unlabelled space to find anchors in, and labelled vectors for the heads."""
 
     name: str
     encoder: str
@@ -39,10 +39,10 @@ class Side:
 
 @dataclass(frozen=True)
 class StitchingTask:
-    """Two sides and parallel texts to take anchors from.
+    """Two sides, and parallel texts to draw anchors from.
 
-    Anchors are given in `source` and free in `target`. `parallel_source` and `parallel_target` hold the same texts in
-    both, row by row; those that the spaces do not hold join them as rows of their own.
+    Anchors are given in `source` and free in `target`. `parallel_source` and `parallel_target` hold the same texts, row
+    by row; texts drawn as anchors are added to the spaces if they are not in them.
     """
 
     name: str
@@ -62,11 +62,11 @@ class StitchingTask:
 
     @property
     def has_counterparts(self) -> bool:
-        """Whether the two spaces hold the same texts, the parallel ones aside."""
+        """Whether the spaces themselves hold the parallel texts, so that rows have true counterparts."""
         return self.parallel_source.keys[0] in self.source.space.row_of
 
     def spaces(self, random_state: int, count: int) -> tuple[Embeddings, Embeddings, list[tuple[str, str]]]:
-        """Both spaces with `count` random parallel texts in them, the rows of the target shuffled, and the pairs."""
+        """Both spaces with `count` random parallel texts added, the target's rows shuffled, and the pairs of keys."""
         chance = np.random.default_rng(random_state)
         chosen = chance.choice(len(self.parallel_source), ANCHORS, replace=False)[:count]
         source = _joined(self.source.space, self.parallel_source.take(chosen))
@@ -85,7 +85,7 @@ def stitching_state(
     paper_optimiser: bool = False,
     on_step: OnStep | None = None,
 ) -> dict[str, Any]:
-    """Weighted F1 and MAE by set of anchors, decoder (where the head was trained) and encoder (what it reads)."""
+    """Weighted F1 and MAE by set of anchors, decoder (trains the head) and encoder (gives its input)."""
     few = task.spaces(random_state, SEEDS)
     coordinates: dict[str, Coordinates] = {
         "GT": KnownAnchors().fit(*task.spaces(random_state, ANCHORS)),
@@ -124,7 +124,7 @@ def _scores(task: StitchingTask, coordinates: Coordinates, head: str, random_sta
 
 
 def _joined(space: Embeddings, more: Embeddings) -> Embeddings:
-    """A space with further rows, without those that it has already."""
+    """Add rows to a space, except those whose keys it already has."""
     new = [row for row, key in enumerate(more.keys) if key not in space.row_of]
     if not new:
         return space

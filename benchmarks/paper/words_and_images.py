@@ -1,4 +1,4 @@
-"""The words and the images experiment: the same things in two spaces, with the paper's tables."""
+"""The words and images experiments: the same items in two spaces, with the paper's tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from paper.plan import Plan, digest_of
 from paper.retrieval import DIRECTIONS, METRICS, OPTIMISED, K, retrieval_state
 from paper.tables import OURS, Result, Table, shown, summarise
 
-# Whose published figures stand beside ours: pairs of the paper's kind.
+# Published figures to show beside ours, for pairs like the paper's.
 Published = Mapping[tuple[str, str], Mapping[str, tuple[float, ...]]]
 _PUBLISHED: dict[str, tuple[Published, str]] = {
     "files": (published.WORDS, published.WORDS_DATA),
@@ -28,9 +28,9 @@ _PUBLISHED: dict[str, tuple[Published, str]] = {
 def retrieval_tables(
     pair: SpacePair, states: list[dict[str, Any]], theirs: Published, their_data: str
 ) -> tuple[list[Table], dict[str, Any]]:
-    """The paper's table of a pair with its figures beside ours, one of how right the pairs are, and the summary.
+    """The paper's table for a pair of spaces, a table on the quality of the pairs found, and details for JSON.
 
-    `theirs` are the paper's figures by optimised space and direction.
+    `theirs` are the paper's figures by optimised space and direction, shown beside ours.
     """
     summary = summarise(states)
     names = {"x": pair.name_x, "y": pair.name_y}
@@ -59,7 +59,7 @@ def retrieval_tables(
 
 
 def _bars(pair: SpacePair, states: list[dict[str, Any]]) -> dict[str, dict[str, dict[str, float]]]:
-    """MRR across the spaces by direction and optimised space, and by set of anchors."""
+    """MRR across spaces for each direction and optimised space, and for each set of anchors."""
     scores = summarise(states)["scores"]
     names = {"x": pair.name_x, "y": pair.name_y}
     return {
@@ -87,7 +87,7 @@ def _pairs_table(pair: SpacePair, states: list[dict[str, Any]], summary: dict[st
 
 
 def reproduce_retrieval(name: str, pairs: Sequence[SpacePair], plan: Plan) -> Result:
-    """Run the experiment of that name, "words" or "images", on pairs of spaces."""
+    """Run the experiment `name`, "words" or "images", on pairs of spaces."""
     tables, details, pictures = [], {}, []
     for pair in pairs:
         settings = {"data": digest_of(pair.x, pair.y), **plan.settings()}

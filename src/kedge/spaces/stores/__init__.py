@@ -1,4 +1,4 @@
-"""Stores: where vectors live with ids and payload. One module per kind, one small protocol, one address for each."""
+"""Stores, which keep vectors with ids and payloads: one module per kind, one small interface, one address each."""
 
 from kedge.spaces.stores.address import KINDS, Address, as_address, is_address
 from kedge.spaces.stores.registry import STORE_KINDS, StoreKind, open_store

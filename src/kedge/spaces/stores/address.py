@@ -1,7 +1,7 @@
-"""Addresses: one line of text that names a store, parsed here and nowhere else.
+"""Addresses: one line of text that names a store. They are parsed only here.
 
-KIND:PLACE#NAME, where PLACE is a folder, a file or a URL, and NAME a collection, a table, a table and its column, or
-the columns of a folder of Parquet files.
+The form is KIND:PLACE#NAME. PLACE is a folder, a file or a URL; NAME is a collection, a table, a table and its column,
+or the columns of a folder of Parquet files.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from kedge.masking import MASK, mask, secrets_in
 KINDS = ("chroma", "lancedb", "qdrant", "qdrant-edge", "pgvector", "sqlite-vec", "faiss", "parquet")
 _NAMELESS = ("qdrant-edge", "faiss")
 _NAME_OPTIONAL = (*_NAMELESS, "parquet")
-# Keys that go into a header; where one cannot, the client's error quotes it. (No client quotes PGPASSWORD.)
+# Keys sent in HTTP headers: a client's error quotes one that is not valid there. (PGPASSWORD is never quoted.)
 _IN_ENVIRONMENT = ("QDRANT_API_KEY", "CHROMA_TOKEN")
 
 
 @dataclass(frozen=True)
 class Address:
-    """Where a store is. As text it shows no password; `place` has it.
+    """Where a store is. `str` masks passwords; `place` contains them.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class Address:
     place : str
         A folder, a file or a URL.
     name : str
-        The collection, table, table and column, or columns; empty where the place is all there is to say.
+        The collection, table, table and column, or columns; empty if the place says it all.
     """
 
     kind: str
@@ -42,7 +42,7 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> Address:
-        """Read an address; what is wrong with it is an `InputError`."""
+        """Parse an address; raises `InputError` if it is not valid."""
         kind, _, rest = text.partition(":")
         place, _, name = rest.rpartition("#") if "#" in rest else (rest, "", "")
         address = cls(kind, place, name)
@@ -62,12 +62,12 @@ class Address:
 
     @classmethod
     def of_file(cls, path: Path) -> Address:
-        """The address of a plain file, which reads like its path."""
+        """The address of a plain file; as text it is the path."""
         return cls("", str(path), "")
 
     @property
     def is_url(self) -> bool:
-        """Whether the store is somewhere behind a URL."""
+        """Whether the place is a URL."""
         return "://" in self.place
 
     def __str__(self) -> str:
@@ -80,14 +80,14 @@ class Address:
 
     @property
     def _is_ambiguous(self) -> bool:
-        """Whether the name may be the end of a password, or a client may take a part of the password for the host."""
+        """Whether the name may be the end of a password, or a client may mistake part of a password for the host."""
         login = self.place.partition("://")[2].rpartition("@")[0]
         return not str(self).endswith(f"#{self.name}" if self.name else "") or any(
             mark in login.partition(":")[2] for mark in "@#/?"
         )
 
     def hide(self, text: str) -> str:
-        """The text, such as the message of a client, without the secrets of this address."""
+        """Mask the secrets of this address in a text, such as an error message of a client."""
         found = secrets_in(self._text)
         keys = {os.environ[name] for name in _IN_ENVIRONMENT if os.environ.get(name)}
         hidden = found | {unquote(secret) for secret in found} | keys | {repr(key)[1:-1] for key in keys}
@@ -97,22 +97,22 @@ class Address:
 
 
 def is_address(text: object) -> TypeGuard[str | Address]:
-    """Whether this is meant as the address of a store, not as the name of a file."""
+    """Whether this is the address of a store rather than the name of a file."""
     return isinstance(text, Address) or (isinstance(text, str) and ":" in text and text.partition(":")[0] in KINDS)
 
 
 def as_address(text: str | Address) -> Address:
-    """The address that a text is."""
+    """Parse an address given as text."""
     return text if isinstance(text, Address) else Address.parse(text)
 
 
 def file_name(text: str) -> Path:
-    """The path that a text is; what rather looks like an address, or like part of one, is an `InputError`.
+    """Convert a text to a path; raises `InputError` if it looks like an address, or like part of one.
 
-    So no name that holds a password gets any further, to be shown or written.
+    This way no text with a password goes on to be shown or written somewhere.
     """
     shown = mask(text, whole=True)
-    if os.path.exists(text):  # noqa: PTH110 - any text may be too long for a name
+    if os.path.exists(text):  # noqa: PTH110 - Path.exists may raise if the text is too long
         return Path(text)
     if is_address(text):
         raise InputError(

@@ -1,8 +1,8 @@
-"""Rows on their way into a file that can only be written whole: kept in a folder beside it until they are all there.
+"""A buffer for files that can only be written as a whole: a folder beside the file that keeps rows until all are there.
 
-about.json      what the file is to hold
+about.json      the description of the file
 vectors.f32     one vector after the other
-ids.jsonl       the id of each, one line of JSON
+ids.jsonl       their ids, one line of JSON each
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kedge.spaces.writing.staging import HIDDEN
 
 
 class RowBuffer:
-    """The rows that were given so far; a kill loses none that `append` has returned for."""
+    """The rows appended so far; once `append` returns, its rows survive a kill."""
 
     def __init__(self, target: Path) -> None:
         self._target = target
@@ -31,11 +31,11 @@ class RowBuffer:
         self._known: dict[Id, int] | None = None
 
     def exists(self) -> bool:
-        """Whether rows are waiting."""
+        """Whether the buffer exists."""
         return self._about.is_file()
 
     def create(self, like: Description) -> None:
-        """Begin."""
+        """Create an empty buffer."""
         require_parent(self._folder)
         self._known = {}
         with writing(self._target):
@@ -46,12 +46,12 @@ class RowBuffer:
             temporary.write_text(json.dumps(asdict(like) | {"fields": None, "metadata": dict(like.metadata)}))
 
     def describe(self) -> Description:
-        """What was given at the beginning, and how many rows there are."""
+        """The description that `create` got, with the current number of rows."""
         about = json.loads(self._about.read_text())
         return Description(**(about | {"rows": len(self.places())}))
 
     def append(self, batch: Batch) -> None:
-        """Add those of the rows that are not there yet."""
+        """Add the rows that do not exist yet."""
         places = self.places()
         batch = batch.take([row for row, name in enumerate(batch.ids) if name not in places])
         with writing(self._target):
@@ -62,7 +62,7 @@ class RowBuffer:
         places.update({name: len(places) + row for row, name in enumerate(batch.ids)})
 
     def places(self) -> dict[Id, int]:
-        """The row of each id; what a kill left half-written is cut off."""
+        """The row number of each id; truncates what a kill left half-written."""
         if self._known is None:
             width = 4 * json.loads(self._about.read_text())["dim"]
             whole = self._vectors.stat().st_size // width
@@ -85,7 +85,7 @@ class RowBuffer:
         return np.memmap(self._vectors, dtype=np.float32, mode="r").reshape(-1, dim)
 
     def clear(self) -> None:
-        """Forget the rows: the file is there, or is not to be."""
+        """Delete the buffer: the file is written, or no longer wanted."""
         if self._folder.is_dir():
             delete_folder(self._folder)
         self._known = None

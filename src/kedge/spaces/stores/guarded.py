@@ -1,4 +1,4 @@
-"""A store whose client's errors become one clear line that names the address and shows no secret."""
+"""A wrapper that turns errors of a store's client into one clear line with the address and without secrets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _T = TypeVar("_T")
 
 
 class GuardedStore(Store):
-    """Passes everything on to the store that `make` makes of the address."""
+    """Delegates everything to the store that `make` makes from the address."""
 
     def __init__(self, address: Address, make: Callable[[Address], Store]) -> None:
         super().__init__(address)
@@ -102,7 +102,7 @@ class GuardedStore(Store):
             yield
         except (KedgeError, MemoryError):
             raise
-        except Exception as error:  # whatever a client stumbles over
+        except Exception as error:  # anything a client may raise
             message = " ".join(str(error).split()) or type(error).__name__
-            # The client's own error may show what is hidden here, so it is not passed on.
+            # No chaining: the client's own error may show the secrets hidden here.
             raise InputError(f"{self.address}: {self.address.hide(message)}") from None

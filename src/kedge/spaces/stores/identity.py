@@ -1,6 +1,6 @@
-"""Every row under an id of its own: which ids of a source repeat, and what becomes of the rows that have them.
+"""Unique row ids: find ids that repeat in a source, and decide what happens to their rows.
 
-The ids lie in a temporary file while a migration lasts, and are sorted there, so that memory does not grow with them.
+During a migration the ids are kept and sorted in a temporary file, so that memory use does not grow with them.
 """
 
 from __future__ import annotations
@@ -17,36 +17,37 @@ from kedge.spaces.stores.store import Id, Store
 OnDuplicate: TypeAlias = Literal["refuse", "first", "suffix"]
 
 _IDS_AT_ONCE = 10_000
-_NAMED = 3  # of the ids that repeat, in a message
-_LONG, _HEAD = 200, 60  # bytes of an id that are kept as they are, and of a longer one beside its hash
+_NAMED = 3  # repeated ids named in a message
+_LONG, _HEAD = 200, 60  # bytes: up to _LONG an id is kept whole, a longer one as its head and a hash
 _REPEATED = "FROM ids WHERE id IS NOT NULL GROUP BY id HAVING count(*) > 1"
 
 
 class RowIds:
-    """The ids of all rows of a source, as the target will have them.
+    """The ids of all rows of a source, as the target will keep them.
 
     Parameters
     ----------
     id_of : callable
         The id under which the target keeps a row.
     on_duplicate : "refuse", "first" or "suffix"
-        Rows whose id an earlier row has: an `InputError`, left out, or given another id (`ID-2`, `ID-3`, ...).
+        What to do with a row whose id an earlier row has: raise `InputError`, leave the row out, or give it another id
+        (`ID-2`, `ID-3`, ...).
     """
 
     def __init__(self, id_of: Callable[[Id], Id], on_duplicate: OnDuplicate = "refuse") -> None:
         if on_duplicate not in get_args(OnDuplicate):
             raise InputError(f"on_duplicate must be one of {', '.join(get_args(OnDuplicate))}, got {on_duplicate!r}")
         self._id_of, self._on_duplicate = id_of, on_duplicate
-        self._database = sqlite3.connect("", isolation_level=None)  # a file that SQLite deletes when it is closed
+        self._database = sqlite3.connect("", isolation_level=None)  # a temporary file that SQLite deletes on close
         self._database.execute("PRAGMA journal_mode = OFF")
         self._database.execute("PRAGMA synchronous = OFF")
         self._database.execute("CREATE TABLE ids (id BLOB)")
         self.repeated = 0
 
     def scan(self, source: Store, *, skip_missing: bool) -> None:
-        """Read all ids; one that repeats or is null is an `InputError` unless the rows in question are dealt with.
+        """Read all ids; raises `InputError` if some are null, or if some repeat and `on_duplicate` is "refuse".
 
-        With `skip_missing` rows without an id are left to who reads the rows, and finds them bad.
+        With `skip_missing`, rows without an id are ignored here; whoever reads the rows gets them as bad ones.
         """
         self._database.execute("BEGIN")
         for ids in source.ids(_IDS_AT_ONCE):
@@ -66,12 +67,12 @@ class RowIds:
             self._database.execute("CREATE INDEX by_id ON ids (id)")
 
     def rewind(self) -> None:
-        """Begin to go through the rows from the first one again."""
+        """Start over from the first row."""
         if self.repeated:
             self._database.execute("UPDATE repeated SET seen = 0")
 
     def chosen(self, ids: Sequence[Id]) -> list[Id | None]:
-        """The ids that the next rows are to have, in the order in which they are read; None: the row is left out."""
+        """The ids to give to the next rows, which must come in reading order; None if a row is left out."""
         return [self._chosen(key) for key in ids] if self.repeated else list(ids)
 
     def close(self) -> None:
@@ -87,7 +88,7 @@ class RowIds:
             return key
         if self._on_duplicate == "first":
             return None
-        # Others may be called like that already: count on until there is a free one, the same in every pass.
+        # The new id may be taken: count up until one is free. Every pass over the rows finds the same.
         number = found[0][0]
         while self._is_taken(renamed := f"{key}-{number}"):
             number += 1
@@ -108,7 +109,7 @@ class RowIds:
             )
 
     def _described(self) -> str:
-        """Which ids repeat, where, and what can be done."""
+        """The message that says which ids repeat, where, and what can be done."""
         first = self._database.execute(
             f"SELECT id, min(rowid) - 1, max(rowid) - 1 {_REPEATED} ORDER BY 2 LIMIT {_NAMED}"
         )
@@ -122,7 +123,7 @@ class RowIds:
 
 @contextmanager
 def row_ids(source: Store, target: Store, on_duplicate: OnDuplicate, *, skip_missing: bool) -> Iterator[RowIds]:
-    """The ids of the rows of `source`, scanned, for as long as the context lasts."""
+    """The scanned ids of the rows of `source`, for use in a `with` block."""
     ids = RowIds(target.id_of, on_duplicate)
     try:
         ids.scan(source, skip_missing=skip_missing)
@@ -134,7 +135,7 @@ def row_ids(source: Store, target: Store, on_duplicate: OnDuplicate, *, skip_mis
 
 
 def _packed(key: Id) -> bytes:
-    """An id as bytes, of which a long one has few: its beginning and a hash."""
+    """An id as bytes; a long one is shortened to its beginning and a hash."""
     packed = str(key).encode("utf-8", "surrogatepass")
     if len(packed) <= _LONG:
         return packed

@@ -1,8 +1,9 @@
-"""One writer per collection of a server: a marker beside the collection that says who writes, and beats while it does.
+"""One writer per collection on a server: a marker beside the collection names the writer and carries its heartbeat.
 
-The marker is a collection of its own, since to make one is the only thing that of two clients one alone can do on every
-server. Its single row says who the writer is, and how often it has beaten. Whether a writer is alive is seen from the
-beats and no clock, since those of two machines differ; where the writer was on this machine, from its process.
+The marker is a collection of its own, since creating one is the only operation that, on every server, just one of two
+clients can succeed in. Its single row says who the writer is and how many heartbeats it has sent. Whether a writer is
+alive shows in its heartbeats, not in timestamps, since the clocks of two machines differ; if the writer runs on this
+machine, its process tells.
 """
 
 from __future__ import annotations
@@ -24,25 +25,25 @@ from kedge.errors import InputError
 from kedge.spaces.stores.store import Batch, Description, Store
 
 MARKER = ".kedge-writer"
-"""What the name of a marker has after that of its collection."""
+"""Suffix of a marker's name, after the name of its collection."""
 
 BEAT_SECONDS = 5.0
-_MISSED_BEATS = 3  # after which a writer is taken for dead
+_MISSED_BEATS = 3  # after this many a writer counts as dead
 _ROW = "1"
 
 
 @dataclass
 class WriterMarker:
-    """Held inside `with`; the second one is refused with an `InputError`.
+    """A marker held inside `with`; raises `InputError` if another writer holds it.
 
     Parameters
     ----------
     open_marker : callable
-        Makes a store for the collection of the marker, which need not exist.
+        Opens the marker's collection, which need not exist, as a store.
     delete : callable
         Deletes that collection.
     target : str
-        What is written, for messages.
+        What is being written, for messages.
     """
 
     open_marker: Callable[[], Store]
@@ -63,19 +64,19 @@ class WriterMarker:
     def __exit__(self, *_: object) -> None:
         self._done.set()
         self._thread.join()
-        # A marker that stays, since the server is gone, is cleared by the next writer.
+        # If the server is unreachable, the marker stays, and the next writer clears it.
         with suppress(Exception), self._opened() as store:
             if self._is_ours(store):
                 self.delete(store)
 
     def require_held(self) -> None:
-        """Raise `InputError` if another took this writer for dead, as happens to one that was suspended."""
+        """Raise `InputError` if another writer took this one for dead, as may happen after a suspend."""
         if self._lost:
             raise InputError(f"{self.target}: another process has begun to write there meanwhile; run this again later")
 
     @contextmanager
     def _opened(self) -> Iterator[Store]:
-        """The marker as it is now; clients remember what they have seen."""
+        """The marker's store, opened anew since clients cache what they have seen."""
         store = self.open_marker()
         try:
             yield store
@@ -83,13 +84,13 @@ class WriterMarker:
             store.close()
 
     def _made(self) -> bool:
-        """Make the marker; False where there is one."""
+        """Create the marker; returns False if there is one already."""
         with self._opened() as store:
             if store.exists():
                 return False
             try:
                 store.create(Description(1, 1))
-            except Exception:  # of two that make it at once one is refused, by every client in its own way
+            except Exception:  # another created it first: each client has its own error for that
                 if not store.exists():
                     raise
                 return False
@@ -97,7 +98,7 @@ class WriterMarker:
             return self._is_ours(store)
 
     def _refuse_or_clear(self) -> None:
-        """Delete the marker of a dead writer; a living one is an `InputError`."""
+        """Delete the marker of a dead writer; raises `InputError` if the writer is alive."""
         before = self._said()
         alive = None if before is None else _is_alive(before)
         if alive is None:
@@ -117,7 +118,7 @@ class WriterMarker:
         count = 0
         while not self._done.wait(self.beat_seconds):
             count += 1
-            # A server may not answer for a while; whoever writes hears of it.
+            # Ignore a server that does not answer for a while: whoever writes gets the error.
             with suppress(Exception), self._opened() as store:
                 if not self._is_ours(store):
                     self._lost = True
@@ -138,13 +139,13 @@ class WriterMarker:
 
 
 def _said_by(store: Store) -> dict[str, Any] | None:
-    """What a marker says; None where there is none, or nothing in it yet."""
+    """What the marker says; None if there is no marker, or nothing in it yet."""
     found = store.fetch([_ROW]) if store.exists() else ()
     return dict(found.payloads[0]) if isinstance(found, Batch) and len(found) else None
 
 
 def _this_process() -> dict[str, str | int]:
-    """Who writes: its process, and which machine that is, and since when."""
+    """Identify the writer: its process, machine and start time."""
     return {
         "process": os.getpid(),
         "host": platform.node(),
@@ -154,14 +155,14 @@ def _this_process() -> dict[str, str | int]:
 
 
 def _is_alive(said: dict[str, Any]) -> bool | None:
-    """Whether the writer is alive, if it is on this machine; None where only its beats can show."""
+    """Whether a writer on this machine is alive; None for other machines, where only heartbeats can tell."""
     if not said.get("machine") or said["machine"] != _machine():
         return None
     return bool(said.get("began") == _beginning_of(int(said["process"])))
 
 
 def _machine() -> str:
-    """What numbers of processes belong to: a machine since it was started, and a container on it; empty: unknown."""
+    """The scope in which process ids are unique: this boot of the machine and its PID namespace; empty if unknown."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip() + str(Path("/proc/self/ns/pid").readlink())
     except OSError:
@@ -169,7 +170,7 @@ def _machine() -> str:
 
 
 def _beginning_of(process: int) -> str:
-    """When a process began, which no later one of the same number shares; empty where there is none."""
+    """The start time of a process, which tells it from later ones with the same id; empty if there is none."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]
     except OSError:

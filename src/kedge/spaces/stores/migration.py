@@ -1,8 +1,8 @@
-"""All rows of one store, their vectors translated into another space, into a new store beside it.
+"""Migrate all rows of a store, their vectors translated into another space, to a new store beside it.
 
-The source is never written. It is read three times: its ids alone, to see that each row has its own; the rows, to
-translate them; and the rows again, to see that they arrived. What a killed migration left is found by asking the target
-which ids it has, so that nothing else has to be remembered.
+The source is never written. It is read three times: its ids alone, to check that they are unique; the rows, to
+translate them; and the rows again, to check that they arrived. A killed migration resumes by asking the target which
+ids it has, so that no other state needs to be kept.
 """
 
 from __future__ import annotations
@@ -25,28 +25,27 @@ Translate: TypeAlias = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 OnBad: TypeAlias = Callable[[Id, str], None]
 OnProgress: TypeAlias = Callable[[int, int], None]
 Accepts: TypeAlias = Callable[[Mapping[str, Any]], bool]
-"""Whether vectors may be added to a store whose note says this."""
+"""Decides whether vectors may be added to a store with this note."""
 
 TRANSLATED = "translated"
-"""What a mark says of a row; of one that the model itself encoded it should say "native"."""
+"""The mark of a translated row; rows that the model itself encoded should be marked "native"."""
 
-# Of every batch so many rows, drawn at random, are compared number by number and entry by entry.
+# This many random rows of each batch are compared number by number and entry by entry.
 _COMPARED = 20
 _IDS_AT_ONCE = 1000
-# How far a unit vector may be off in a store that keeps half precision.
+# Largest allowed difference of unit vectors, for stores with half precision.
 _TOLERANCE = 2e-3
 _REPEATED = "has the id of an earlier row"
 
 
 @dataclass(frozen=True)
 class Migration:
-    """What came of it.
+    """The result of a migration, as numbers of rows.
 
-    `rows` were read, of which `written` now, `before` by an earlier attempt, and `bad` not at all. Of those that must
-    have arrived, `missing` are not in the target and `different` of the `compared` ones are not as they should be;
-    `extra` are in the target only. Both sides are counted by rows. `repeated` rows had the id of an earlier one, and
-    were left out or got another id; `as_text` of the compared ones have entries that the target keeps as text, having
-    no type for them.
+    Of all `rows` read, `written` were written now, `before` by an earlier attempt, and `bad` not at all. `repeated`
+    rows had the id of an earlier one, and were left out or got another id. Of the rows that should have arrived,
+    `missing` are not in the target; `extra` ones are only in the target. Of the `compared` rows, `different` are not as
+    they should be, and `as_text` have entries that the target keeps as text, having no type for them.
     """
 
     rows: int
@@ -62,7 +61,7 @@ class Migration:
 
     @property
     def complete(self) -> bool:
-        """Whether everything arrived, and nothing else is there."""
+        """Whether everything arrived and nothing else is there."""
         return not (self.missing or self.extra or self.different)
 
 
@@ -84,34 +83,34 @@ def migrate(
     on_progress: OnProgress | None = None,
     on_check: OnProgress | None = None,
 ) -> Migration:
-    """Translate all rows of `source` into `target`, which must not exist yet unless the migration is to `resume`, or
-    the target `accepts` rows beside those of others.
+    """Translate all rows of `source` into `target`, a new store unless `resume` or `accepts` is given.
 
     Parameters
     ----------
     translate : callable
         Takes vectors (n, dims[0]) and returns vectors (n, dims[1]), as `AnchorDiscovery.translate` does.
     note : mapping
-        What the target's metadata say of where its vectors come from; the same again when it resumes.
+        Says where the vectors come from; kept in the target's metadata, and must be the same when resuming.
     on_duplicate : "refuse", "first" or "suffix"
-        Rows whose id an earlier row has: an `InputError` before anything is written, left out, or called `ID-2`, ...
+        What to do with a row whose id an earlier row has: raise `InputError` before anything is written, leave the row
+        out, or call it `ID-2`, ...
     mark : str, optional
-        An entry of the payload that says `mark_as` of each row, so that rows which are added later, and are the
-        model's own, can be told from these.
+        A payload entry to set to `mark_as` in each row, so that these rows can be told from later ones that the model
+        itself encoded.
     metric : "cosine", "l2" or "ip", optional
-        What the target is to be searched by (that of the source).
+        The metric of the target (default: that of the source).
     accepts : callable, optional
-        Rows are added to a target that exists if this says so of its note. None of their ids may be there already,
-        unless the migration is to `resume`.
+        Called with the note of an existing target; if it returns True, rows are added there. Unless `resume`, none of
+        their ids may exist in it already.
     on_bad : callable, optional
-        Called with each row that cannot be translated or written, and why; without it the first is an `InputError`.
+        Called with the id of each row that is left out, and why; without it the first bad row raises `InputError`.
     on_progress, on_check : callable, optional
-        Called with how many rows of how many are done, of translating and of checking.
+        Called with the number of rows done and in total, for translating and for checking.
 
     Raises
     ------
     InputError
-        Also where another process is writing to the target.
+        If anything above is violated, or if another process is writing to the target.
     """
     about = _with_mark(require_fitting(source, dims), mark)
     about = replace(about, metric=metric or about.metric)
@@ -124,10 +123,11 @@ def migrate(
         rename = bool(ids.repeated) and on_duplicate == "suffix"
         about = replace(about, id_type="str") if rename else about
         others = 0
-        if require_free(target, note, resume=resume, accepts=accepts):
+        is_there = require_free(target, note, resume=resume, accepts=accepts)
+        if is_there:
             others = 0 if accepts is None else target.describe().rows
             if not resume:
-                _require_new_ids(source, target)
+                _require_new_ids(source, target, ids)
         else:
             target.create(replace(about, dim=dims[1], metadata={NOTE: _as_text(note)}))
         read = written = before = bad = repeated = 0
@@ -145,6 +145,13 @@ def migrate(
             if on_progress:
                 on_progress(read, max(read, about.rows))
         require_held()
+        if not (written or before):
+            if not is_there:
+                target.abandon()
+            raise InputError(
+                f"{source.address}: none of its {read} rows can be written; omit --skip-bad to see what is wrong with "
+                "the first"
+            )
         target.finish()
         ids.rewind()
         others = max(others - before, 0)
@@ -155,7 +162,7 @@ def migrate(
 
 
 def require_fitting(source: Store, dims: tuple[int, int]) -> Description:
-    """What the source holds, if the map takes such vectors."""
+    """The description of the source; raises `InputError` if the map takes vectors of another dimension."""
     about = source.describe()
     if about.dim != dims[0]:
         other = "; it takes them the other way, by --back" if about.dim == dims[1] else ""
@@ -164,10 +171,10 @@ def require_fitting(source: Store, dims: tuple[int, int]) -> Description:
 
 
 def _with_mark(about: Description, mark: str | None) -> Description:
-    """What a source holds once its rows are marked: where its payload has types, the mark is text."""
+    """The description of a source once its rows are marked: if the payload has types, the mark is text."""
     if mark is None or about.fields is None:
         return about
-    import pyarrow as pa  # installed, since there are fields
+    import pyarrow as pa  # surely installed: `fields` is an Arrow schema
 
     if mark in about.fields.names:
         raise InputError(f"the payload has an entry {mark!r} already; choose another name for the mark")
@@ -175,7 +182,7 @@ def _with_mark(about: Description, mark: str | None) -> Description:
 
 
 def _marked(batches: Iterator[Batch], mark: str | None, mark_as: str) -> Iterator[Batch]:
-    """Batches whose payloads say what their vectors are."""
+    """Add the mark, if any, to the payloads of batches."""
     for batch in batches:
         if mark is None:
             yield batch
@@ -186,13 +193,13 @@ def _marked(batches: Iterator[Batch], mark: str | None, mark_as: str) -> Iterato
 
 
 def require_own_ids(source: Store, target: Store, on_duplicate: OnDuplicate, *, skip_missing: bool) -> None:
-    """Refuse what `migrate` would refuse for ids that repeat or are missing, and write nothing."""
+    """Raise `InputError` for repeated or missing ids, as `migrate` would, without writing anything."""
     with row_ids(source, target, on_duplicate, skip_missing=skip_missing):
         pass
 
 
 def require_free(target: Store, note: Mapping[str, Any], *, resume: bool, accepts: Accepts | None = None) -> bool:
-    """Whether the target already exists, which only one may do that the same migration has begun, or that `accepts`."""
+    """Whether the target exists; raises `InputError` unless the same migration began it or `accepts` allows it."""
     if not target.exists():
         return False
     text = target.describe().metadata.get(NOTE)
@@ -213,7 +220,7 @@ def require_free(target: Store, note: Mapping[str, Any], *, resume: bool, accept
 
 
 def read_note(text: str | None) -> Mapping[str, Any]:
-    """What a store says of its vectors; nothing if kedge did not write it."""
+    """Parse the note on a store's vectors; empty if kedge did not write it."""
     try:
         note = json.loads(text or "{}")
     except ValueError:
@@ -221,15 +228,17 @@ def read_note(text: str | None) -> Mapping[str, Any]:
     return note if isinstance(note, dict) else {}
 
 
-def _require_new_ids(source: Store, target: Store) -> None:
-    """Refuse to add rows under ids that others have."""
-    for ids in source.ids(_IDS_AT_ONCE):
-        there = target.present([target.id_of(name) for name in ids if name is not None])
+def _require_new_ids(source: Store, target: Store, ids: RowIds) -> None:
+    """Raise `InputError` if the target already has one of the ids that the source's rows will get."""
+    for given in source.ids(_IDS_AT_ONCE):
+        chosen = ids.chosen([name for name in given if name is not None])
+        there = target.present([target.id_of(name) for name in chosen if name is not None])
         if there:
             raise InputError(
                 f"{target.address}: has a row {min(map(str, there))!r} already; give these ids a beginning of their "
                 "own by --id-prefix, or go on with --resume if they were being added and that was interrupted"
             )
+    ids.rewind()
 
 
 def _as_text(note: Mapping[str, Any]) -> str:
@@ -238,7 +247,7 @@ def _as_text(note: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class _Rows:
-    """The rows of a batch that are to be written, under the ids they are to have, and how many others there were."""
+    """The rows of a batch to write, under their final ids, with the numbers of bad and repeated ones."""
 
     batch: Batch
     bad: int
@@ -246,7 +255,7 @@ class _Rows:
 
 
 def _rows_for(target: Store, batch: Batch, ids: RowIds, on_bad: OnBad | None) -> _Rows:
-    """What is to be written of a batch; rows that cannot be are reported, or refused."""
+    """The rows of a batch to write; bad rows are reported to `on_bad`, or raise `InputError` without it."""
     wrong = unusable_rows(batch.vectors)
     for row, (key, payload) in enumerate(zip(batch.ids, batch.payloads, strict=True)):
         if row not in wrong and (why := target.unfit(key, payload)):
@@ -268,7 +277,7 @@ def _rows_for(target: Store, batch: Batch, ids: RowIds, on_bad: OnBad | None) ->
 
 
 def _pass_over(*_: object) -> None:
-    """Bad rows are reported once."""
+    """Ignore bad rows, which were reported before."""
 
 
 def _rows_not_in(target: Store, batch: Batch) -> list[int]:
@@ -285,9 +294,9 @@ def _check(
     on_check: OnProgress | None,
     others: int,
 ) -> dict[str, int]:
-    """Read the source again, count rows on both sides, and compare a sample that is drawn from every batch.
+    """Read the source again, count rows on both sides, and compare a random sample of each batch.
 
-    So many rows of the target are `others`, which no row of the source has to do with.
+    `others` is the number of rows in the target that do not come from this source.
     """
     rng = np.random.default_rng(0)
     total = target.describe().rows - others
@@ -316,7 +325,7 @@ def _check(
 
 
 def _compared(sample: Batch, target: Store, translate: Translate) -> Iterator[tuple[bool, bool]]:
-    """For each row whether the target has what it should, and whether with the same types."""
+    """For each row of the sample: whether the target has it as it should be, and whether with the same types."""
     if not len(sample):
         return
     found = target.fetch([target.id_of(name) for name in sample.ids])
@@ -334,6 +343,6 @@ def _compared(sample: Batch, target: Store, translate: Translate) -> Iterator[tu
 
 
 def _points_alike(one: NDArray[np.float32], other: NDArray[np.float32]) -> bool:
-    """Whether two vectors have one direction; a store that compares by cosine need not keep lengths."""
+    """Whether two vectors have the same direction; stores that compare by cosine need not keep lengths."""
     units = [vector / max(float(np.linalg.norm(vector)), 1e-30) for vector in (one, other)]
     return bool(np.abs(units[0] - units[1]).max() <= _TOLERANCE)

@@ -1,4 +1,4 @@
-"""Payload in JSON's types: what stores without types of their own keep, and what two stores are compared by."""
+"""Payloads in JSON types: how stores without column types keep them, and how payloads of two stores are compared."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 from kedge.spaces.stores.store import DOCUMENT
 
 PAYLOAD = "payload"
-"""The column with the JSON, of tables that have one for all payload; the one with the text is called `DOCUMENT`."""
+"""The column with the payload as JSON, in tables with one for all of it; the text is in the column `DOCUMENT`."""
 
 
 class UnfitError(ValueError):
-    """A payload holds something that a store has no place for; the message says what."""
+    """A payload holds something that the store cannot keep; the message says what."""
 
 
 def to_columns(payload: Mapping[str, Any]) -> tuple[str, str | None]:
-    """The payload without its text as JSON, and the text. What JSON has no type for becomes text."""
+    """Split a payload into JSON, see `plain`, and its document text, or None if it has none."""
     document = payload.get(DOCUMENT)
     if document is None or isinstance(document, str):
         payload = {name: value for name, value in payload.items() if name != DOCUMENT}
@@ -28,21 +28,20 @@ def to_columns(payload: Mapping[str, Any]) -> tuple[str, str | None]:
 
 
 def from_columns(payload: Any, document: str | None) -> dict[str, Any]:
-    """What `to_columns` was given, with the JSON read; another's JSON may be anything."""
+    """Undo `to_columns`, with the JSON already parsed; JSON that kedge did not write may be any value."""
     kept = payload if isinstance(payload, dict) else {} if payload is None else {PAYLOAD: payload}
     return kept | ({} if document is None else {DOCUMENT: document})
 
 
 def as_json(value: Any) -> str:
-    """A value as JSON, after `plain`."""
+    """Serialise a value to JSON, after `plain`."""
     return json.dumps(plain(value), ensure_ascii=False, allow_nan=False)
 
 
 def plain(value: Any) -> Any:
-    """A value in JSON's types. NaN, infinities, dates, decimals and the like become text.
+    """Convert a value to JSON types; NaN, infinities, dates, decimals and the like become text.
 
-    Bytes are refused with `UnfitError`, since as text nothing would distinguish them from a text, and so is text that
-    is not valid Unicode.
+    Raises `UnfitError` for text that is not valid Unicode and for bytes, which could not be told from text afterwards.
     """
     if value is None or isinstance(value, bool | int):
         return value
@@ -60,12 +59,12 @@ def plain(value: Any) -> Any:
 
 
 def as_number_text(value: float) -> str:
-    """NaN and infinities, as JSON's readers and writers commonly call them."""
+    """NaN and infinities, spelled as JSON libraries commonly do."""
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 def unfit_for_json(payload: Mapping[str, Any], *, reserved: Collection[str] = (), nul: bool = True) -> str | None:
-    """Why a payload cannot be kept as JSON: bytes, broken text, a `reserved` name or, without `nul`, a NUL."""
+    """Why a payload cannot be kept as JSON: bytes, invalid text, a `reserved` name or, unless `nul`, NUL; else None."""
     for name, value in payload.items():
         if name in reserved:
             return f"has an entry {name!r} in its payload, a name that the target uses itself"
@@ -79,7 +78,7 @@ def unfit_for_json(payload: Mapping[str, Any], *, reserved: Collection[str] = ()
 
 
 def same_payload(payload: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
-    """Whether all entries arrived, as they are or as text; an entry of nothing need not."""
+    """Whether all entries arrived, unchanged or as text; None values need not arrive."""
     return all(
         name in found and (same_value(value, found[name]) or same_as_text(value, found[name]))
         for name, value in payload.items()
@@ -88,7 +87,7 @@ def same_payload(payload: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
 
 
 def same_value(value: Any, found: Any) -> bool:
-    """Whether two values are equal, with their types; NaN is equal to NaN."""
+    """Whether two values are equal; NaN equals NaN, and booleans do not equal numbers."""
     if isinstance(value, Mapping) and isinstance(found, Mapping):
         return value.keys() == found.keys() and all(same_value(value[name], found[name]) for name in value)
     if isinstance(value, list | tuple) and isinstance(found, list | tuple):
@@ -101,7 +100,7 @@ def same_value(value: Any, found: Any) -> bool:
 
 
 def same_as_text(value: Any, found: Any) -> bool:
-    """Whether what was found is what a store without the type of `value` keeps instead of it."""
+    """Whether `found` is what a store without a type for `value` keeps in its place."""
     try:
         expected = plain(value)
         if _same_plain(expected, plain(found)):
@@ -112,9 +111,9 @@ def same_as_text(value: Any, found: Any) -> bool:
 
 
 def _same_plain(expected: Any, found: Any) -> bool:
-    """Whether two values of JSON's types are equal.
+    """Whether two values of JSON types are equal.
 
-    A whole number may have become text, having too many bits, and a float a whole number, of which JSON knows nothing.
+    An integer of more than 64 bits may have become text, and a float an integer, since JSON does not tell them apart.
     """
     if isinstance(expected, dict) and isinstance(found, dict):
         return expected.keys() == found.keys() and all(_same_plain(expected[name], found[name]) for name in expected)

@@ -1,4 +1,4 @@
-"""A store whose ids begin with something of its own, so that its rows can stand beside those of another."""
+"""A store read with a prefix on its ids, so that they do not clash with those of another store."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kedge.spaces.stores.store import Batch, Description, Id, Store
 
 
 class PrefixedStore(Store):
-    """The rows of another store, to be read under ids with a `prefix`."""
+    """A read-only view of another store whose ids get a `prefix`."""
 
     def __init__(self, store: Store, prefix: str) -> None:
         super().__init__(store.address)
@@ -20,30 +20,30 @@ class PrefixedStore(Store):
         return self._store.exists()
 
     def describe(self) -> Description:
-        """What the store holds; its ids are text."""
+        """Describe the store; the ids are text."""
         return replace(self._store.describe(), id_type="str")
 
     def read(self, size: int, *, payload: bool = True) -> Iterator[Batch]:
-        """All rows."""
+        """Iterate over all rows."""
         for batch in self._store.read(size, payload=payload):
             yield replace(batch, ids=[self._longer(name) for name in batch.ids])
 
     def ids(self, size: int) -> Iterator[Sequence[Id | None]]:
-        """What identifies each row."""
+        """Iterate over the ids with the prefix; None if an id is null."""
         for names in self._store.ids(size):
             yield [None if name is None else self._longer(name) for name in names]
 
     def fetch(self, ids: Collection[Id]) -> Batch:
-        """The rows with these ids, which have the prefix."""
+        """The rows with these ids, given with the prefix."""
         found = self._store.fetch([str(name).removeprefix(self._prefix) for name in ids])
         return replace(found, ids=[self._longer(name) for name in found.ids])
 
     def create(self, like: Description) -> None:
-        """Never: it is there to be read."""
+        """Not supported: the view is read-only."""
         raise NotImplementedError(f"{self.address} is read under other ids, not written")
 
     def write(self, batch: Batch) -> None:
-        """Never: it is there to be read."""
+        """Not supported: the view is read-only."""
         raise NotImplementedError(f"{self.address} is read under other ids, not written: {len(batch)} rows")
 
     def _longer(self, name: Id) -> str:

@@ -1,4 +1,4 @@
-"""The kinds of stores: how each is addressed, which extra it needs, and where its module is."""
+"""The kinds of stores: their addresses, extras and modules."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from kedge.spaces.stores.store import Store
 
 @dataclass(frozen=True)
 class StoreKind:
-    """How to address a kind of store, what it needs, and the class that reads and writes it."""
+    """A kind of store: its forms of address, what it needs, and the class that reads and writes it."""
 
     name: str
     addresses: tuple[str, ...]
-    packages: tuple[str, ...]  # as they are imported
+    packages: tuple[str, ...]  # import names
     extra: str
     home: str  # module:class
 
     @property
     def installed(self) -> bool:
-        """Whether the client is there."""
+        """Whether the packages it needs are installed."""
         return all(find_spec(package) is not None for package in self.packages)
 
 
@@ -68,9 +68,9 @@ STORE_KINDS = {kind.name: kind for kind in _KINDS}
 
 @contextmanager
 def open_store(address: str | Path | Address) -> Iterator[Store]:
-    """A store, or a file of vectors seen as one, for as long as the context lasts.
+    """Open a store, or a file of vectors as one, for a `with` block.
 
-    Whatever its client raises becomes an `InputError` that names the address, without its secrets.
+    Whatever a store's client raises becomes an `InputError` with the address, without its secrets.
     """
     store = _store_at(address)
     try:

@@ -1,4 +1,4 @@
-"""Stores as spaces: all rows at once, under their ids as keys."""
+"""Read and write stores as spaces: all rows at once, with ids as keys."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ROWS = 2000
 
 
 def read_space(address: Address, selection: Selection, *, packed: bool = False, dims: int | None = None) -> Embeddings:
-    """The rows of a store that are wanted, in its order; a row without a vector is an `InputError`."""
+    """Read the selected rows of a store, in its order; raises `InputError` if one has no id or no vector."""
     with open_store(address) as store:
         about = store.describe()
         limit = min(about.rows, selection.limit or about.rows)
@@ -52,7 +52,7 @@ def read_space(address: Address, selection: Selection, *, packed: bool = False, 
 def read_space_with_field(
     address: str | Path | Address, name: str, *, limit: int | None = None
 ) -> tuple[Embeddings, list[Any]]:
-    """All rows of a store, or the first `limit`, and of each the entry `name` of its payload, or None."""
+    """Read all rows of a store, or the first `limit`, and the payload entry `name` of each, or None."""
     keys: list[str] = []
     parts: list[NDArray[np.float32]] = []
     values: list[Any] = []
@@ -75,7 +75,7 @@ def read_space_with_field(
 
 
 def read_texts(address: Address, keys: Collection[str]) -> dict[str, str]:
-    """The texts that a store keeps beside the rows with these keys, by key; rows without one are left out."""
+    """Read the texts of the rows with these keys, by key; rows without a text are left out."""
     wanted, texts = set(keys), {}
     with open_store(address) as store:
         for batch in store.read(_ROWS):
@@ -101,6 +101,6 @@ def write_space(space: Embeddings, address: Address) -> None:
                 )
             store.finish()
         except BaseException:
-            with suppress(KedgeError, OSError):  # what went wrong first is what is reported
+            with suppress(KedgeError, OSError):  # report the original error
                 store.abandon()
             raise

@@ -1,4 +1,4 @@
-"""What every store can do: say what it holds, be read in batches, be made beside another, be written in batches."""
+"""The interface of all stores: describe, create, read in batches, write in batches."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ Id: TypeAlias = str | int
 Metric: TypeAlias = Literal["cosine", "l2", "ip"]
 
 DOCUMENT = "document"
-"""The entry of a payload under which the text of a row is found, whatever a store calls it."""
+"""The payload entry with the text of a row, whatever the store itself calls it."""
 
 NOTE = "kedge"
-"""The entry of a store's metadata in which kedge says, as JSON, where the vectors come from."""
+"""The metadata entry in which kedge notes, as JSON, where the vectors come from."""
 
 NO_ID = "has no id (rows are counted from 0)"
-"""What is wrong with a row whose id is null; such a row is named by its number."""
+"""What is wrong with a row whose id is null; it is named by its row number."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Some rows of a store.
+    """A batch of rows.
 
     Parameters
     ----------
     ids : sequence of str or int, length n
     vectors : float array, shape (n, d)
     payloads : sequence of mappings, length n
-        Whatever else is kept of each row; its text, if any, under `DOCUMENT`.
+        Everything else that is stored for each row; its text, if any, under `DOCUMENT`.
     bad : sequence of (id, reason)
-        Rows that were to be in this batch and have no id, no vector, or one of another dimension.
+        Rows left out of this batch: they have no id, no vector, or a vector of another dimension.
     """
 
     ids: Sequence[Id]
@@ -51,7 +51,7 @@ class Batch:
         return len(self.ids)
 
     def take(self, rows: Sequence[int]) -> Batch:
-        """Some of the rows, without the bad ones."""
+        """The batch with only these rows, and without `bad`."""
         index = np.asarray(rows, dtype=np.int64)
         chosen = index.tolist()
         return Batch([self.ids[row] for row in chosen], self.vectors[index], [self.payloads[row] for row in chosen])
@@ -59,10 +59,10 @@ class Batch:
 
 @dataclass(frozen=True)
 class Description:
-    """What a store holds: rows of `dim` numbers, compared by `metric` where it says so.
+    """What a store holds: `rows` vectors of dimension `dim`, compared by `metric` if known.
 
-    `fields` is the Arrow schema of the payload where the store has one, so that another that has one keeps its types;
-    `id_type` says "int" where all ids are known to be whole numbers of at most 64 bits.
+    `fields` is the Arrow schema of the payload if the store has one, so that a target with one keeps the types;
+    `id_type` is "int" if all ids are known to be integers of at most 64 bits.
     """
 
     rows: int
@@ -76,80 +76,80 @@ class Description:
 class Store(ABC):
     """One collection, table, column or file of vectors, which need not exist yet.
 
-    Reading never changes it. Every client it needs is imported here and nowhere else.
+    Reading never changes it. Database clients are imported only by the modules in `backends`.
     """
 
     keeps_payload = True
-    is_folder = True  # whether a place that is no URL is a folder, and not a file
-    grows = True  # whether rows can be added to one that is finished
-    metrics: tuple[Metric, ...] = ("cosine", "l2", "ip")  # those that can be searched by
-    by_graph = False  # whether searches follow a graph of neighbours (HNSW), which inner products lead astray
+    is_folder = True  # whether a place that is not a URL is a folder rather than a file
+    grows = True  # whether rows can be added after `finish`
+    metrics: tuple[Metric, ...] = ("cosine", "l2", "ip")  # those it can search by
+    by_graph = False  # whether it searches a graph of neighbours (HNSW), which works badly with inner products
 
     def __init__(self, address: Address) -> None:
         self.address = address
 
     @abstractmethod
     def exists(self) -> bool:
-        """Whether it exists, finished or not."""
+        """Whether the store exists, finished or not."""
 
     @abstractmethod
     def describe(self) -> Description:
-        """What it holds. `rows` are counted one by one, also where two have the same id."""
+        """Describe the store. `rows` counts all rows, even if some share an id."""
 
     @abstractmethod
     def read(self, size: int, *, payload: bool = True) -> Iterator[Batch]:
-        """All rows, at most `size` at a time, in an order that stays the same while nothing is written.
+        """Iterate over all rows, at most `size` at a time, in an order that is stable while nothing is written.
 
-        Without `payload` nothing but ids and vectors is read, and the payloads are empty.
+        Without `payload`, only ids and vectors are read, and payloads are empty.
         """
 
     @abstractmethod
     def fetch(self, ids: Collection[Id]) -> Batch:
-        """The rows with these ids that are there, in any order."""
+        """The existing rows with these ids, in any order."""
 
     @abstractmethod
     def create(self, like: Description) -> None:
-        """Make it, empty, for rows of `like.dim` numbers with `like.metric`, `like.metadata` and `like.fields`."""
+        """Create an empty store for vectors of dimension `like.dim`, with the metric, metadata and fields of `like`."""
 
     @abstractmethod
     def write(self, batch: Batch) -> None:
-        """Add rows: all of them or, if this is interrupted, some. Rows that are there already change nothing."""
+        """Add rows. An interruption may leave some of them written; writing the same rows again changes nothing."""
 
     def ids(self, size: int) -> Iterator[Sequence[Id | None]]:
-        """What identifies each row, also of the bad ones, in the order of `read`; None where an id is null.
+        """Iterate over the ids of all rows, including bad ones, in the order of `read`; None if an id is null.
 
-        That is the primary key where a store has one, several columns as one JSON list, or the store's internal id.
+        An id is the primary key if the store has one, with several columns as a JSON list, or else its internal id.
         """
         for batch in self.read(size, payload=False):
             yield [*batch.ids, *(None if why == NO_ID else name for name, why in batch.bad)]
 
     def present(self, ids: Collection[Id]) -> set[Id]:
-        """Which of these ids are there."""
+        """The ids that exist in the store."""
         return set(self.fetch(ids).ids)
 
     def unfit(self, key: Id, payload: Mapping[str, Any]) -> str | None:  # noqa: ARG002
-        """Why a row with this id and payload cannot be written as it is, such as "has bytes in ..."; None if it can."""
+        """Why a row with this id and payload cannot be written unchanged, e.g. "has bytes in ..."; None if it can."""
         return None
 
     @contextmanager
     def lock(self) -> Iterator[Callable[[], None]]:
-        """Keep other writers out for as long as the context lasts; an `InputError` where another is writing.
+        """Keep other writers out of a `with` block; raises `InputError` if another is writing.
 
-        Gives a function to call before each write, which raises `InputError` if the lock was lost meanwhile. What is
-        in this file system is locked by a file whose lock dies with its process.
+        Yields a function to call before each write; it raises `InputError` if the lock was lost meanwhile. Stores in
+        the file system use a lock file whose lock dies with its process.
         """
         with FolderLock(Path(self.address.place), "process", inside=self.is_folder):
             yield lambda: None
 
     def finish(self) -> None:  # noqa: B027
-        """Called when everything is written; most stores have nothing left to do then."""
+        """Finish writing, called after the last `write`; most stores have nothing to do."""
 
     def abandon(self) -> None:  # noqa: B027
-        """Delete what `create` and `write` made of it, which nobody goes on with; databases are left to clients."""
+        """Delete what `create` and `write` made, if nobody will resume it; databases are left to their own clients."""
 
     def close(self) -> None:  # noqa: B027
-        """Let go of the client, where it wants that."""
+        """Close the client, if it needs closing."""
 
     def id_of(self, key: Id) -> Id:
-        """The id under which this store keeps a row that has the id `key` elsewhere."""
+        """The id under which this store keeps a row with the id `key`."""
         return key

@@ -1,4 +1,4 @@
-"""Rows of a store as Arrow tables, and back."""
+"""Convert rows of a store to Arrow tables, and back."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from kedge.spaces.stores.payloads import UnfitError, as_json
 from kedge.spaces.stores.store import NO_ID, Batch, Id
 
 ENTRY = b"kedge.entry"
-"""In a column's metadata: the entry of the payload that it holds, where its name is another."""
+"""Key in a column's metadata: the payload entry that the column holds, if it has another name."""
 
-_JSON = b"kedge.json"  # in a column's metadata: it holds values of several types, each as JSON
-_UNPACKED_BYTES = 16 * 2**20  # of text and bytes that are made Python's own at once
-_EXACT_FLOATS = 2**53  # whole numbers up to this are the same as float64
+_JSON = b"kedge.json"  # key in a column's metadata: it holds values of several types as JSON
+_UNPACKED_BYTES = 16 * 2**20  # text and bytes converted to Python objects at once
+_EXACT_FLOATS = 2**53  # float64 represents all integers up to this exactly
 
 
 def payload_fields(schema: Any, columns: Columns) -> Any:
-    """The schema of the other columns, under the names of the entries; columns of JSON have no type to keep."""
+    """The schema of the payload columns, named like their entries; without JSON columns, which have no type to keep."""
     others = [entry for entry in schema if entry.name not in (columns.id, columns.vector)]
     typed = [entry for entry in others if _JSON not in (entry.metadata or {})]
     return pa.schema([entry.with_name(entry_of(entry)).remove_metadata() for entry in typed])
 
 
 def entry_of(column: Any) -> str:
-    """The entry of the payload that a column holds."""
+    """The payload entry that a column holds."""
     return str((column.metadata or {}).get(ENTRY, column.name.encode()).decode())
 
 
 def dim_of(lists: Any) -> int:
-    """How many numbers most of some vectors have."""
+    """The most common length of these vectors."""
     if pa.types.is_fixed_size_list(lists.type):
         return int(lists.type.list_size)
     lengths = pa.compute.list_value_length(lists).drop_null().to_numpy(zero_copy_only=False)
@@ -46,9 +46,9 @@ def dim_of(lists: Any) -> int:
 
 
 def rows_of(table: Any, columns: Columns, begin: int, dim: int, schema: Any = None) -> Batch:
-    """A table or record batch as rows of `dim` numbers; those without ids are numbered from `begin`.
+    """Convert a table or record batch to rows of dimension `dim`; rows without an id are numbered from `begin`.
 
-    `schema` says which entries the columns hold where the table itself has lost it.
+    `schema` says which entries the columns hold, if the table itself has lost this metadata.
     """
     ids: list[Id | None] = list(range(begin, begin + len(table)))
     if columns.id is not None:
@@ -68,17 +68,17 @@ def rows_of(table: Any, columns: Columns, begin: int, dim: int, schema: Any = No
             good.append(row)
     if bad:
         lists = lists.take(pa.array(good, pa.int64()))
-    with np.errstate(over="ignore"):  # too large for float32 becomes infinite, and is found to be
+    with np.errstate(over="ignore"):  # values too large for float32 become infinite, which is reported later
         vectors = lists.flatten().to_numpy(zero_copy_only=False).astype(np.float32).reshape(len(good), dim)
     kept = [name for name in ids if name is not None] if not bad else [ids[row] for row in good]
     return Batch(kept, vectors, [payloads[row] for row in good], bad)  # type: ignore[arg-type]
 
 
 def table_of(batch: Batch, fields: Any, metadata: Mapping[str, str], *, numbered: bool) -> Any:
-    """Rows as a table with the columns `id`, `vector` and those of the payload, with the types of `fields` if any.
+    """Convert rows to a table with the columns `id`, `vector` and those of the payload, typed by `fields` if given.
 
-    The ids are whole numbers if `numbered`, else text. An entry whose values have no one type of Arrow's is kept as
-    JSON, and one that is called like a column that is taken under another name; both are undone by `rows_of`.
+    Ids are integers if `numbered`, else text. An entry whose values have no common Arrow type is stored as JSON, and an
+    entry whose name is taken is stored under another; `rows_of` undoes both.
     """
     ids = pa.array(batch.ids, pa.int64()) if numbered else pa.array([str(name) for name in batch.ids], pa.string())
     flat = pa.array(np.ascontiguousarray(batch.vectors, dtype=np.float32).reshape(-1))
@@ -97,9 +97,9 @@ def table_of(batch: Batch, fields: Any, metadata: Mapping[str, str], *, numbered
 
 
 def bounded(rows: Any) -> Iterator[Any]:
-    """A record batch in slices whose text and bytes are few enough to be unpacked, but of at least one row.
+    """Slice a record batch so that no slice unpacks to too much text and bytes; each has at least one row.
 
-    What was read as a dictionary, so that what repeats in it takes no room, is plain in the slices.
+    Dictionary columns, which store repeated values once, are decoded in the slices.
     """
     sizes = np.cumsum(sum((_unpacked_size(column) for column in rows.columns), np.zeros(len(rows), dtype=np.int64)))
     begin = 0
@@ -111,15 +111,15 @@ def bounded(rows: Any) -> Iterator[Any]:
 
 
 def id_array(schema: Any, columns: Columns, ids: Collection[Id]) -> Any:
-    """Ids as an array of the type of their column."""
+    """Convert ids to an array of their column's type."""
     kind = schema.field(columns.id).type
     return pa.array([int(name) for name in ids] if pa.types.is_integer(kind) else list(ids), type=kind)
 
 
 def has_one_type(values: Sequence[Any]) -> bool:
-    """Whether all are of one type, as Arrow would give them back; structs differ by their entries from row to row."""
+    """Whether all values have one type that Arrow returns unchanged; structs do not, since their entries may differ."""
     kinds = {type(value) for value in values}
-    if kinds == {datetime}:  # of which those with a zone are another type than those without
+    if kinds == {datetime}:  # with and without a time zone are different types
         return len({value.tzinfo for value in values}) == 1
     if not kinds:
         return True
@@ -131,7 +131,7 @@ def has_one_type(values: Sequence[Any]) -> bool:
 
 
 def _payloads(table: Any, columns: Columns, schema: Any) -> list[dict[str, Any]]:
-    """What is said of each row; a column in which it has nothing is no part of it."""
+    """The payload of each row, without null values."""
     payloads: list[dict[str, Any]] = [{} for _ in range(len(table))]
     for name in table.schema.names:
         if name in (columns.id, columns.vector):
@@ -145,12 +145,12 @@ def _payloads(table: Any, columns: Columns, schema: Any) -> list[dict[str, Any]]
 
 
 def _array(values: Sequence[Any], kind: Any, where: str) -> tuple[Any, bool]:
-    """Values as an array, and whether as JSON."""
+    """Convert values to an array; also returns whether they became JSON."""
     if kind is not None:
         try:
             return pa.array(values, type=kind), False
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
-            pass  # a later file of the source has another type in this column
+            pass  # in a later file of the source this column has another type
     if has_one_type([value for value in values if value is not None]):
         try:
             return pa.array(values), False
@@ -172,7 +172,7 @@ def _unpacked_rows(rows: Any) -> Any:
 
 
 def _unpacked_size(column: Any) -> NDArray[np.int64]:
-    """The bytes that the text in each row of an array takes when it is unpacked, without unpacking it."""
+    """Bytes of text in each row of an array once unpacked, computed without unpacking."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         sizes = _unpacked_size(column.dictionary)

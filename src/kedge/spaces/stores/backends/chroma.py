@@ -1,4 +1,4 @@
-"""Chroma: a folder of its persistent client, or its server."""
+"""Chroma: a folder of its persistent client, or a server."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _INT64 = range(-(2**63), 2**63)
 
 
 class ChromaStore(Store):
-    """A collection. The token of a server is taken from the variable CHROMA_TOKEN."""
+    """A collection. The token for a server is read from the environment variable CHROMA_TOKEN."""
 
     by_graph = True
 
@@ -38,11 +38,11 @@ class ChromaStore(Store):
         self._opened: Any = None
 
     def exists(self) -> bool:
-        """Whether the collection is there."""
+        """Whether the collection exists."""
         return self._collection() is not None
 
     def describe(self) -> Description:
-        """What the collection holds; the dimension of an empty one is 0."""
+        """Describe the collection; the dimension of an empty one is 0."""
         collection = self._collection()
         first = collection.get(limit=1, include=["embeddings"])["embeddings"]
         space = (collection.configuration_json.get("hnsw") or {}).get("space")
@@ -51,7 +51,7 @@ class ChromaStore(Store):
         return Description(collection.count(), first.shape[1] if len(first) else 0, metric, metadata)
 
     def read(self, size: int, *, payload: bool = True) -> Iterator[Batch]:
-        """The rows in the order in which Chroma numbers them."""
+        """Iterate over the rows in Chroma's internal order."""
         collection, begin = self._collection(), 0
         included = list(_INCLUDED) if payload else ["embeddings"]
         while True:
@@ -62,7 +62,7 @@ class ChromaStore(Store):
             begin += len(batch)
 
     def ids(self, size: int) -> Iterator[Sequence[Id | None]]:
-        """The ids in the same order, without a look at the vectors."""
+        """Iterate over the ids in the same order, without reading vectors."""
         collection, begin = self._collection(), 0
         while found := collection.get(limit=size, offset=begin, include=[])["ids"]:
             yield found
@@ -73,11 +73,11 @@ class ChromaStore(Store):
         return _batch(self._collection().get(ids=[str(name) for name in ids], include=list(_INCLUDED)))
 
     def present(self, ids: Collection[Id]) -> set[Id]:
-        """Those of the ids that are there, without a look at the vectors."""
+        """The ids that exist, without reading vectors."""
         return set(self._collection().get(ids=[str(name) for name in ids], include=[])["ids"]) if ids else set()
 
     def create(self, like: Description) -> None:
-        """Make the collection, with the metric of `like`."""
+        """Create the collection, with the metric of `like`."""
         client = self._client = self._client or chromadb.PersistentClient(self.address.place, settings=_settings())
         self._opened = client.create_collection(
             self.address.name,
@@ -87,7 +87,7 @@ class ChromaStore(Store):
         )
 
     def write(self, batch: Batch) -> None:
-        """Add rows, no more at once than Chroma takes."""
+        """Add rows, at most as many at once as Chroma accepts."""
         limit = self._client.get_max_batch_size() if self._client else len(batch)
         documents = [_document(payload) for payload in batch.payloads]
         for begin in range(0, len(batch), limit):
@@ -100,7 +100,7 @@ class ChromaStore(Store):
             )
 
     def unfit(self, key: Id, payload: Mapping[str, Any]) -> str | None:
-        """Chroma has no bytes, no empty id, and keeps some names of entries to itself."""
+        """Chroma has no type for bytes, allows no empty id, and reserves some entry names."""
         if not str(key):
             return "has an empty id, which Chroma does not take"
         own = [name for name in payload if not name or name.startswith(("#", "$", "chroma:"))]
@@ -108,7 +108,7 @@ class ChromaStore(Store):
 
     @contextmanager
     def lock(self) -> Iterator[Callable[[], None]]:
-        """Keep other writers out: of a folder by a lock, of a server's collection by a marker beside it."""
+        """Keep other writers out: of a folder with a lock, of a collection on a server with a marker beside it."""
         if not self.address.is_url:
             with super().lock() as require_held:
                 yield require_held
@@ -123,11 +123,11 @@ class ChromaStore(Store):
             self._client.close()
 
     def id_of(self, key: Id) -> Id:
-        """As text, which all ids of Chroma are."""
+        """The id as text, like all ids in Chroma."""
         return str(key)
 
     def _collection(self) -> Any:
-        """The collection, or None; a folder is opened only if it is Chroma's, since opening makes one."""
+        """The collection, or None; only an existing Chroma folder is opened, since opening would create one."""
         if self._opened is None:
             if self._client is None:
                 folder = Path(self.address.place)
@@ -179,7 +179,7 @@ def _document(payload: Mapping[str, Any]) -> str | None:
 
 
 def _metadata(payload: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What Chroma takes: no nothing, no number that it would change, and no structure but as JSON."""
+    """The payload as Chroma accepts it: no None, numbers that it would change as text, nested values as JSON."""
     kept = {
         name: value
         for name, value in payload.items()
@@ -195,7 +195,7 @@ def _as_text(value: Any) -> str:
 
 
 def _is_plain(value: object) -> bool:
-    """Whether Chroma gives it back as it is; it makes nothing of NaN, and floats of large numbers."""
+    """Whether Chroma returns the value unchanged; it drops NaN, and turns large integers into floats."""
     if isinstance(value, list):
         one_type = len({type(part) for part in value}) == 1 and isinstance(value[0], str | int | float)
         return one_type and all(map(_is_plain, value))

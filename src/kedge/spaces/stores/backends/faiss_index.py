@@ -1,4 +1,4 @@
-"""FAISS: an index in a file, with the keys of its rows, where these are no numbers, in NAME.keys.txt."""
+"""FAISS: an index in a file, with the keys of its rows in NAME.keys.txt if they are not integers."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from kedge.spaces.writing.atomic import atomic_paths
 
 _METRICS: dict[int, Metric] = {faiss.METRIC_INNER_PRODUCT: "ip", faiss.METRIC_L2: "l2"}
 _ROWS = 16_384
-_BINARY = b"IB"  # how a file begins whose index is binary
+_BINARY = b"IB"  # the first bytes of a file with a binary index
 
 
 class FaissStore(WholeFile):
-    """An index. What is written is a flat one, which compares exactly and can be read back."""
+    """An index. New ones are flat: search is exact, and the vectors can be read back."""
 
-    _numbered: bool | None = None  # whether ids are whole numbers, which an index has itself; None: not known yet
+    _numbered: bool | None = None  # whether ids are integers, kept in the index itself; None: unknown yet
 
     def create(self, like: Description) -> None:
-        """Make room for rows beside the file to be."""
+        """Create the buffer of rows beside the future file."""
         super().create(like)
         self._numbered = None
 
     def unfit(self, key: Id, payload: Mapping[str, Any]) -> str | None:  # noqa: ARG002
-        """Keys that are text lie in a file with one per line; payload is not written anyway."""
+        """Text keys are kept in a file, one per line; payloads are not written anyway."""
         return None if self._is_numbered() else key_fault(str(key))
 
     def id_of(self, key: Id) -> Id:
-        """A whole number where the index has such ids, else text."""
+        """An integer if the index has integer ids, else text."""
         if self._numbered is None and not self.exists():
             return key
         try:
@@ -58,7 +58,7 @@ class FaissStore(WholeFile):
         index = whole = faiss.read_index(str(self._path), faiss.IO_FLAG_MMAP)
         metric = _METRICS.get(index.metric_type)
         numbers: list[Id] = list(range(index.ntotal))
-        if isinstance(index, faiss.IndexIDMap):  # IndexIDMap2 is one
+        if isinstance(index, faiss.IndexIDMap):  # or IndexIDMap2, its subclass
             numbers = faiss.vector_to_array(index.id_map).tolist()
             index = faiss.downcast_index(index.index)
         elif isinstance(index, faiss.IndexIVF):
@@ -67,9 +67,9 @@ class FaissStore(WholeFile):
         return Contents(ids, _Reconstructed(index, whole, self.address), metric)  # type: ignore[arg-type]
 
     def _load_binary(self) -> Contents:
-        """A binary index, whose bits become 1 and -1."""
+        """Load a binary index; bits become 1 and -1."""
         index: Any = faiss.read_index_binary(str(self._path))
-        whole = index  # with which its parts are freed
+        whole = index  # keep a reference: its parts are freed with it
         numbers: list[Id] = list(range(index.ntotal))
         if isinstance(index, faiss.IndexBinaryIDMap):
             numbers = faiss.vector_to_array(index.id_map).tolist()
@@ -105,11 +105,11 @@ class FaissStore(WholeFile):
 
 
 class _Reconstructed:
-    """The vectors (n, d) of an index, by slices or lists of rows, as its codec gives them back."""
+    """The vectors (n, d) of an index as its codec reconstructs them, indexed by slices or lists of rows."""
 
     def __init__(self, index: Any, whole: Any, address: object) -> None:
         self._index, self._address = index, address
-        self._whole = whole  # which the index is a part of, and is freed with
+        self._whole = whole  # keep a reference: the index is a part of it and freed with it
         self.shape = (int(index.ntotal), int(index.d))
 
     def __getitem__(self, rows: slice | Sequence[int]) -> NDArray[np.float32]:

@@ -29,9 +29,9 @@ _ADVICE = "call the right ones `id` and `vector`"
 
 
 class LanceStore(Store):
-    """A table: a column of ids, one of vectors, and one for each entry of the payload.
+    """A table with a column of ids, one of vectors, and one for each payload entry.
 
-    A column has one type: that of the source where it has types, else that of the first rows that have the entry.
+    A column has one type: that of the source if it has types, else that of the first rows with the entry.
     """
 
     def __init__(self, address: Address) -> None:
@@ -43,20 +43,20 @@ class LanceStore(Store):
         self._known: set[Id] | None = None
 
     def exists(self) -> bool:
-        """Whether the table is there; looked up as a folder, since LanceDB makes those that it opens."""
+        """Whether the table exists; checked in the file system, since LanceDB creates the folders that it opens."""
         if self._folder.exists() and not self._folder.is_dir():
             raise InputError(f"{self.address}: a folder is needed, {str(self._folder)!r} is a file")
         return (self._folder / f"{self.address.name}.lance").is_dir()
 
     def describe(self) -> Description:
-        """What the table holds. A metric is known only of one whose vectors have an index."""
+        """Describe the table. The metric is only known if the vectors have an index."""
         table = self._table()
         metadata = {key.decode(): value.decode("utf-8", "replace") for key, value in table.metadata.items()}
         id_type: Literal["int", "str"] = "int" if table.has_int64 else "str"
         return Description(table.client.count_rows(), table.dim, table.metric(), metadata, table.fields(), id_type)
 
     def read(self, size: int, *, payload: bool = True) -> Iterator[Batch]:
-        """The rows in the order in which they were written."""
+        """Iterate over the rows in the order they were written in."""
         begin, table = 0, self._table()
         query = table.client.search()
         for found in (query if payload else query.select(table.columns.names)).to_batches(batch_size=size):
@@ -65,7 +65,7 @@ class LanceStore(Store):
                 begin += len(rows)
 
     def ids(self, size: int) -> Iterator[Sequence[Id | None]]:
-        """The column of ids alone, or numbers where there is none."""
+        """Iterate over the column of ids alone, or over row numbers if there is none."""
         table = self._table()
         if table.id is None:
             count = table.client.count_rows()
@@ -84,11 +84,11 @@ class LanceStore(Store):
         return table.rows(table.client.search().where(condition).to_arrow(), 0)
 
     def present(self, ids: Collection[Id]) -> set[Id]:
-        """Those of the ids that are there."""
+        """The ids that exist."""
         return self._ids().intersection(ids)
 
     def create(self, like: Description) -> None:
-        """Make the table, with columns for the fields of `like` if it has any."""
+        """Create the table, with columns for the fields of `like` if it has any."""
         ids = pa.field(_ID, pa.int64() if like.id_type == "int" else pa.string())
         vectors = pa.field(_VECTOR, pa.list_(pa.float32(), like.dim))
         typed = [entry for entry in like.fields or () if not pa.types.is_null(entry.type)]
@@ -98,7 +98,7 @@ class LanceStore(Store):
         self._opened = _LanceTable(made, self.address)
 
     def write(self, batch: Batch) -> None:
-        """Add the rows that are not there yet."""
+        """Add the rows that do not exist yet."""
         known = self._ids()
         new = batch.take([row for row, key in enumerate(batch.ids) if self.id_of(key) not in known])
         if len(new):
@@ -108,7 +108,7 @@ class LanceStore(Store):
             known.update(ids)
 
     def unfit(self, key: Id, payload: Mapping[str, Any]) -> str | None:  # noqa: ARG002
-        """A column has one type, and what is of another does not fit into it; one of text has it as JSON."""
+        """A column has one type and takes no values of another; a text column takes them as JSON."""
         columns = self._table().column_of
         as_text = {}
         for name, value in payload.items():
@@ -125,14 +125,14 @@ class LanceStore(Store):
         return unfit_for_json(as_text)
 
     def finish(self) -> None:
-        """Join the many small files, and index the ids, without which every look-up reads all of them."""
+        """Merge the many small files, and index the ids, since each lookup would read all of them otherwise."""
         table = self._table()
-        # Nobody reads the versions before the whole table. Zero would say just that, but makes LanceDB warn.
+        # Nobody needs versions from before the table was complete. Zero would mean just that, but makes LanceDB warn.
         table.client.optimize(cleanup_older_than=timedelta(milliseconds=1))
         table.client.create_index(table.require_ids(), config=BTree())
 
     def id_of(self, key: Id) -> Id:
-        """As the column of ids has it: text, or a number where it can be one."""
+        """The id as its column holds it: text, or an integer if the column holds integers and it is one."""
         return self._table().id_of(key) if self._opened or self.exists() else key
 
     def _table(self) -> _LanceTable:
@@ -141,7 +141,7 @@ class LanceStore(Store):
         return self._opened
 
     def _ids(self) -> set[Id]:
-        """All ids, kept because LanceDB would go through all of them every time."""
+        """All ids, cached because LanceDB would scan all of them on each lookup."""
         if self._known is None:
             table, self._known = self._table(), set()
             column = table.require_ids()
@@ -150,7 +150,7 @@ class LanceStore(Store):
         return self._known
 
     def _with_room_for(self, batch: Batch) -> _LanceTable:
-        """The table, with a column for each entry that these rows have."""
+        """The table, after adding a column for each new payload entry of these rows."""
         table = self._table()
         said = dict.fromkeys(name for payload in batch.payloads for name, value in payload.items() if value is not None)
         new = [name for name in said if name not in table.column_of]
@@ -162,7 +162,7 @@ class LanceStore(Store):
 
 
 class _LanceTable:
-    """A table of the client, and what its columns are."""
+    """A table of the client, with the roles of its columns."""
 
     def __init__(self, client: Any, address: Address) -> None:
         self.client, self.address, self.schema = client, address, client.schema
@@ -177,12 +177,12 @@ class _LanceTable:
         self.column_of = {entry_of(column): column for column in others}
 
     def id_of(self, key: Id) -> Id:
-        """As the column of ids has it."""
+        """The id as its column holds it."""
         text = str(key)
         return int(text) if re.fullmatch(r"0|-?[1-9][0-9]{0,19}", text) and int(text) in self._numbers else text
 
     def require_ids(self) -> str:
-        """The column of ids; that there is none is an `InputError`."""
+        """The column of ids; raises `InputError` if there is none."""
         if self.id is None:
             names = ", ".join(self.schema.names)
             raise InputError(f"{self.address}: no column of text or integers to look rows up by; there are {names}")
@@ -192,22 +192,22 @@ class _LanceTable:
 
     @cached_property
     def dim(self) -> int:
-        """How many numbers the vectors have: all of them, or most of the first."""
+        """The dimension of the vectors; if it is not fixed, the most common one among the first rows."""
         kind = self.schema.field(self.vector).type
         if pa.types.is_fixed_size_list(kind):
             return int(kind.list_size)
         return dim_of(self.client.search().select([self.vector]).limit(1000).to_arrow()[self.vector].combine_chunks())
 
     def rows(self, found: Any, begin: int) -> Batch:
-        """What was found, with the entries of the payload under their own names."""
+        """Convert what was found to rows, with payload entries under their own names."""
         return rows_of(found, self.columns, begin, self.dim, self.schema)
 
     def fields(self) -> Any:
-        """The types of the payload, under the names of its entries."""
+        """The types of the payload, named like its entries."""
         return payload_fields(self.schema, self.columns)
 
     def metric(self) -> Metric | None:
-        """That of the index on the vectors."""
+        """The metric of the index on the vectors, or None."""
         for index in self.client.list_indices():
             if index.columns == [self.vector]:
                 return _METRICS.get(self.client.index_stats(index.name).distance_type)
@@ -215,11 +215,11 @@ class _LanceTable:
 
 
 def _columns_for(fields: Iterable[Any], taken: Sequence[str]) -> list[Any]:
-    """Fields with names that LanceDB takes for columns and that are free."""
+    """Fields for columns, renamed where LanceDB does not allow a name or the name is taken."""
     columns, used = [], set(taken)
     for entry in fields:
         name = re.sub(r"[^\w -]", "_", entry.name) or "_"
-        while name in used or name.startswith("_row"):  # LanceDB's own are called so
+        while name in used or name.startswith("_row"):  # reserved by LanceDB
             name = f"entry_{name}"
         used.add(name)
         columns.append(pa.field(name, entry.type, metadata={} if name == entry.name else {ENTRY: entry.name}))
@@ -227,7 +227,7 @@ def _columns_for(fields: Iterable[Any], taken: Sequence[str]) -> list[Any]:
 
 
 def _fits(value: Any, kind: Any) -> bool:
-    """Whether a column of this type gives the value back; Arrow itself would make a date of a number."""
+    """Whether a column of this type returns the value unchanged; Arrow itself would turn a number into a date."""
     try:
         return same_value(value, pa.scalar(value, kind).as_py())
     except (TypeError, ValueError, OverflowError, pa.ArrowException):
@@ -235,13 +235,13 @@ def _fits(value: Any, kind: Any) -> bool:
 
 
 def _range_of(kind: Any) -> range:
-    """The numbers of an integer type; LanceDB stumbles over others."""
+    """The range of an integer type; LanceDB fails on values beyond it."""
     first = -(2 ** (kind.bit_width - 1)) if pa.types.is_signed_integer(kind) else 0
     return range(first, first + 2**kind.bit_width)
 
 
 def _type_of(values: Sequence[Any]) -> Any:
-    """The type of a column for these values; for what Arrow has no one type for, or no plain one, that of text."""
+    """The type of a column for these values; text if Arrow has no common type for them, or only a nested one."""
     if not has_one_type([value for value in values if value is not None]):
         return pa.string()
     try:
@@ -253,7 +253,7 @@ def _type_of(values: Sequence[Any]) -> Any:
 
 
 def _array(batch: Batch, ids: Sequence[Id], column: Any, table: _LanceTable) -> Any:
-    """What these rows have in a column. One of text has anything else as JSON."""
+    """The values of these rows in a column; a text column holds anything else as JSON."""
     if column.name == table.id:
         return pa.array(ids, column.type)
     if column.name == table.vector:
@@ -278,7 +278,7 @@ def _array(batch: Batch, ids: Sequence[Id], column: Any, table: _LanceTable) -> 
 
 
 def _as_text(value: Any) -> str:
-    """Anything but text as JSON, its entries in one order; a text that it becomes, such as a date, without quotes."""
+    """Convert a value to JSON with sorted keys; what JSON can only hold as text, such as a date, gets no quotes."""
     said = plain(value)
     return said if isinstance(said, str) else json.dumps(said, sort_keys=True, ensure_ascii=False)
 

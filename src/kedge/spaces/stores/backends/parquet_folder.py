@@ -1,4 +1,4 @@
-"""A folder of Parquet files, such as data pipelines write: an id, a vector, and any other columns."""
+"""A folder of Parquet files, as data pipelines write them: an id, a vector, and any other columns."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from kedge.spaces.stores.store import Batch, Description, Id, Store
 from kedge.spaces.writing.atomic import atomic_path, delete_folder, require_parent
 from kedge.spaces.writing.lock import LOCK_NAME
 
-_ABOUT = "_kedge.json"  # Arrow's readers pass over names that begin like this
+_ABOUT = "_kedge.json"  # Arrow's readers skip names that begin with _
 _PART = re.compile(r"part-(\d{8,18})\.parquet")
 
 
 class ParquetStore(Store):
-    """The files in order of their names; every batch that is written becomes one."""
+    """All files in the order of their names; each batch written becomes a new file."""
 
     def __init__(self, address: Address) -> None:
         super().__init__(address)
@@ -39,11 +39,11 @@ class ParquetStore(Store):
         self._known: dict[Id, Path] | None = None
 
     def exists(self) -> bool:
-        """Whether the folder has such files, or was made for them."""
+        """Whether the folder has Parquet files, or was created for them."""
         return (self._folder / _ABOUT).is_file() or bool(self._parts())
 
     def describe(self) -> Description:
-        """What all files hold together; the first speaks for all."""
+        """Describe all files together; the schema is that of the first."""
         parts, about = self._parts(), self._about
         fields = _unpacked_fields(about.get("fields"))
         if not parts:
@@ -61,7 +61,7 @@ class ParquetStore(Store):
         )
 
     def read(self, size: int, *, payload: bool = True) -> Iterator[Batch]:
-        """File after file."""
+        """Iterate over the rows, file by file."""
         begin = 0
         for part in self._parts():
             columns = self._columns_in(part)
@@ -70,7 +70,7 @@ class ParquetStore(Store):
                 begin += len(rows)
 
     def ids(self, size: int) -> Iterator[Sequence[Id | None]]:
-        """The column of ids alone, or numbers where there is none."""
+        """Iterate over the column of ids alone, or over row numbers if there is none."""
         begin = 0
         for part in self._parts():
             column = self._columns_in(part).id
@@ -96,11 +96,11 @@ class ParquetStore(Store):
         return _joined(found)
 
     def present(self, ids: Collection[Id]) -> set[Id]:
-        """Those of the ids that are there."""
+        """The ids that exist."""
         return {name for name in ids if name in self._places()}
 
     def create(self, like: Description) -> None:
-        """Make the folder."""
+        """Create the folder."""
         if self.address.name:
             raise InputError(f"{self.address}: new columns are called `id` and `vector`; omit the name after #")
         require_parent(self._folder)
@@ -110,7 +110,7 @@ class ParquetStore(Store):
             "metric": like.metric,
             "metadata": dict(like.metadata),
             "id_type": like.id_type,
-            # What is interrupted goes on with the same types.
+            # So that an interrupted migration resumes with the same types.
             "fields": None if like.fields is None else base64.b64encode(like.fields.serialize()).decode(),
         }
         with atomic_path(self._folder / _ABOUT) as temporary:
@@ -119,13 +119,13 @@ class ParquetStore(Store):
             vars(self).pop(name, None)
 
     def write(self, batch: Batch) -> None:
-        """One more file, of the rows that are not there yet."""
+        """Write the rows that do not exist yet to a new file."""
         places = self._places()
         names = [self.id_of(name) for name in batch.ids]
         rows = batch.take([row for row, name in enumerate(names) if name not in places])
         if not len(rows):
             return
-        # After all that are there, also where some in between were deleted: none is ever overwritten.
+        # Number it after all existing files, even if some in between were deleted, so that none is ever overwritten.
         numbers = [int(found[1]) for path in self._parts() if (found := _PART.fullmatch(path.name))]
         part = self._folder / f"part-{max(numbers, default=-1) + 1:08d}.parquet"
         fields = _unpacked_fields(self._about.get("fields"))
@@ -136,7 +136,7 @@ class ParquetStore(Store):
         places.update({self.id_of(name): part for name in rows.ids})
 
     def unfit(self, key: Id, payload: Mapping[str, Any]) -> str | None:
-        """A column holds bytes, or lists of them; what is nested in another way is JSON, where it has no type."""
+        """A column can hold bytes or lists of bytes; otherwise nested ones would be JSON, which cannot."""
         typed = self._typed
         try:
             str(key).encode("utf-8")
@@ -147,13 +147,13 @@ class ParquetStore(Store):
         )
 
     def abandon(self) -> None:
-        """Delete the folder, if it was made for the rows and holds nothing else."""
+        """Delete the folder if it was created for the rows and holds nothing else."""
         names = {path.name for path in self._folder.glob("*")}
         if _ABOUT in names and names <= {_ABOUT, LOCK_NAME, *(path.name for path in self._parts())}:
             delete_folder(self._folder)
 
     def id_of(self, key: Id) -> Id:
-        """As the column of ids has it: a whole number, or text."""
+        """The id as its column holds it: an integer, or text."""
         try:
             return int(key) if self._id_type == "int" else str(key)
         except ValueError:
@@ -175,7 +175,7 @@ class ParquetStore(Store):
 
     @cached_property
     def _about(self) -> dict[str, Any]:
-        """What was written when the folder was made here; nothing of one that others made."""
+        """What `create` wrote about the folder; empty if kedge did not create it."""
         path = self._folder / _ABOUT
         return json.loads(path.read_text()) if path.is_file() else {}
 
@@ -186,7 +186,7 @@ class ParquetStore(Store):
 
     @property
     def _id_type(self) -> Any:
-        """Whether the ids are whole numbers, "int", or text, "str"."""
+        """The type of the ids: "int" or "str"."""
         return self._about.get("id_type") or (self._id_type_found if self._parts() else "str")
 
     @cached_property
@@ -233,7 +233,7 @@ def _rows_in(part: Path) -> int:
 
 
 def _batches(part: Path, size: int | None = None, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-    """The rows of a file, at most `size` at a time, and never more than are read or unpacked at once."""
+    """Iterate over the rows of a file, at most `size` at a time, and fewer if they would take too much memory."""
     with open_parquet(part, packed=True) as file:
         columns = columns or file.schema_arrow.names
         rows = rows_at_once(part, columns)

@@ -1,4 +1,4 @@
-"""PostgreSQL with pgvector: a column of vectors in a table, its other columns the payload."""
+"""PostgreSQL with pgvector: a column of vectors in a table, whose other columns are the payload."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ from kedge.spaces.stores.backends.postgres_tables import (
 from kedge.spaces.stores.payloads import to_columns, unfit_for_json
 from kedge.spaces.stores.store import Batch, Description, Id, Store
 
-_COLUMN = "embedding"  # where the address names none and there is none
-_OTHER_VECTORS = ("vector", "halfvec", "sparsevec")  # columns of these are no payload; one of bits may be flags
-_MIN_BITS = 64  # a column of fewer bits is taken for a vector only if the address names it
-_MAX_NAME_BYTES = 63  # PostgreSQL cuts longer names short, so that they name something else
+_COLUMN = "embedding"  # if the address names none and the table has none
+_OTHER_VECTORS = ("vector", "halfvec", "sparsevec")  # columns of these types are no payload; bit columns may be flags
+_MIN_BITS = 64  # a shorter bit column counts as a vector only if the address names it
+_MAX_NAME_BYTES = 63  # PostgreSQL truncates longer names, which then name something else
 
 
 class PostgresStore(Store):
     """A column of a table.
 
-    Where neither exists, both are made, with the payload as JSON. Where only the column is missing, it is added to the
+    If neither exists, both are created, with the payload as JSON. If only the column is missing, it is added to the
     table, and rows get their vectors by the primary key, which may have several columns, or by a unique index.
     """
 
@@ -55,7 +55,7 @@ class PostgresStore(Store):
                 f"{address}: an address of this kind reads pgvector:postgresql://USER@HOST/DB#TABLE.COLUMN"
             )
         if re.match(r"\w+://[^/?]*/[^?]*@", address.place):
-            # The client would split the password, and show its parts.
+            # The client would split the password and show parts of it.
             raise InputError(f"{address}: a / in a password is written %2F, an @ in other places %40")
         parts = address.name.split(".")
         if len(parts) > 3 or "" in parts:
@@ -67,15 +67,15 @@ class PostgresStore(Store):
         self._named = parts[-1]
         self._found: VectorTable | None = None
         self._identity: RowKey | None = None
-        self._sought = False  # whether what identifies a row was looked up since the table last changed
+        self._sought = False  # whether the key was looked up since the table last changed
         self._connections: dict[bool, psycopg.Connection[Any]] = {}
 
     def exists(self) -> bool:
-        """Whether the table is there and has the column."""
+        """Whether the table exists and has the column."""
         return self._look() is not None
 
     def describe(self) -> Description:
-        """What the column holds; the dimension of an empty one without a fixed dimension is 0."""
+        """Describe the column; if it is empty and has no fixed dimension, the dimension is 0."""
         table = self._table()
         ((rows,),) = self._query(SQL("SELECT count({}) FROM {}").format(Identifier(table.vector.name), self._relation))
         return Description(
@@ -87,7 +87,7 @@ class PostgresStore(Store):
         )
 
     def read(self, size: int, *, payload: bool = True) -> Iterator[Batch]:
-        """The rows in the order of their ids, as they are when this begins."""
+        """Iterate over the rows in the order of their ids, as of when reading begins."""
         table = self._table()
         if not payload:
             table = replace(table, others=())
@@ -97,7 +97,7 @@ class PostgresStore(Store):
             begin += len(rows)
 
     def ids(self, size: int) -> Iterator[Sequence[Id | None]]:
-        """The columns of the key alone, in the same order."""
+        """Iterate over the ids in the same order, reading the columns of the key alone."""
         table = self._table()
         columns = SQL(", ").join(table.key.selected())
         query = SQL("SELECT {} FROM {} t ORDER BY {}").format(columns, self._relation, table.order())
@@ -110,7 +110,7 @@ class PostgresStore(Store):
         return table.batch(self._query(self._select(table) + SQL(" WHERE ") + table.key.among(list(ids))), 0)
 
     def present(self, ids: Collection[Id]) -> set[Id]:
-        """Those of the ids whose rows have a vector."""
+        """The ids whose rows have a vector."""
         table = self._table()
         query = SQL("SELECT {} FROM {} t WHERE {} AND {} IS NOT NULL").format(
             SQL(", ").join(table.key.selected()),
@@ -121,14 +121,14 @@ class PostgresStore(Store):
         return {name for row in self._query(query) if (name := table.key.joined(row)) is not None}
 
     def create(self, like: Description) -> None:
-        """Make the table, or the column in a table that exists."""
+        """Create the table, or add the column to an existing table."""
         columns = self._columns()
         if columns:
             self._require_certain(self._key_of(columns))
         name = Identifier(self._column or _COLUMN)
         connection = self._connection(read_only=False)
         with connection.transaction():
-            # A column is added when nobody reads the table; who waits for that holds up all who come after.
+            # Adding a column waits until nobody reads the table, and blocks all later readers meanwhile.
             connection.execute("SET LOCAL lock_timeout = '20s'")
             vector = SQL("{}({})").format(
                 Identifier(extension_schema(connection, self.address), "vector"), Literal(like.dim)
@@ -149,7 +149,7 @@ class PostgresStore(Store):
         self._found, self._sought = None, False
 
     def write(self, batch: Batch) -> None:
-        """Add rows, or their vectors to the rows that are there; a vector that is there stays."""
+        """Add rows, or add vectors to existing rows; existing vectors are kept."""
         table, connection = self._table(), self._connection(read_only=False)
         names = {
             "table": self._relation,
@@ -173,19 +173,28 @@ class PostgresStore(Store):
                 )
 
     def unfit(self, key: Id, payload: Mapping[str, Any]) -> str | None:
-        """Text has no NUL here; payload is JSON, where it is written at all and not in columns of the table's own."""
+        """PostgreSQL text cannot hold NUL. Payload is written only to tables that kedge created, as JSON."""
         if "\0" in str(key):
             return "has a NUL character in its id, which PostgreSQL cannot keep"
         return unfit_for_json(payload, nul=False) if self._table().is_own else None
 
     @contextmanager
     def lock(self) -> Iterator[Callable[[], None]]:
-        """Keep other writers out of tables of this name, by a lock of PostgreSQL's that ends with the connection."""
+        """Keep other writers out of tables of this name with an advisory lock, which ends with the connection."""
         digest = hashlib.blake2b(f"kedge {self._named}".encode(), digest_size=8).digest()
         number = int.from_bytes(digest, "big", signed=True)
         connection = self._connect(read_only=True)
+
+        def require_held() -> None:
+            try:
+                connection.execute("SELECT 1")
+            except psycopg.Error as error:
+                raise InputError(
+                    f"{self.address}: the connection that kept other writers out was lost; go on with --resume"
+                ) from error
+
         try:
-            # Of a transaction, not of the session, which behind a pool of connections is another's the next moment.
+            # The lock belongs to a transaction: behind a connection pool, the session may soon be another client's.
             connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
             found = connection.execute("SELECT pg_try_advisory_xact_lock(%s)", [number]).fetchone()
             if found is None or not found[0]:
@@ -193,10 +202,10 @@ class PostgresStore(Store):
                     f"{self.address}: another process is writing to the table; wait until it is done, stop it, or "
                     "choose another name"
                 )
-            yield lambda: None
+            yield require_held
         finally:
             with suppress(psycopg.Error):
-                connection.rollback()  # the lock is gone now, not when the server notices that the connection is
+                connection.rollback()  # release the lock now, not when the server notices the closed connection
                 connection.close()
 
     def close(self) -> None:
@@ -206,7 +215,7 @@ class PostgresStore(Store):
         self._connections.clear()
 
     def id_of(self, key: Id) -> Id:
-        """As the columns of the key have it: a whole number, the usual form of a UUID, text, or a list of them."""
+        """The id as the key columns hold it: an integer, a UUID in canonical form, text, or a JSON list of these."""
         if not self._sought:
             columns = self._columns()
             self._identity, self._sought = self._key_of(columns) if columns else None, True
@@ -222,33 +231,33 @@ class PostgresStore(Store):
         return key if (found := self._identity.joined(parts)) is None else found
 
     def _connect(self, *, read_only: bool, autocommit: bool = False) -> psycopg.Connection[Any]:
-        # Prepared statements get lost behind a pool of connections.
+        # No prepared statements: they get lost behind a connection pool.
         connection = psycopg.connect(self.address.place, autocommit=autocommit, prepare_threshold=None)
         connection.read_only = read_only
         read_times_as_text(connection)
         return connection
 
     def _connection(self, *, read_only: bool) -> psycopg.Connection[Any]:
-        """The one for all short statements that do not write, or that do."""
+        """The shared connection for short statements, one for reading and one for writing."""
         if read_only not in self._connections:
             self._connections[read_only] = self._connect(read_only=read_only, autocommit=True)
         return self._connections[read_only]
 
     def _pages(self, query: Composed, size: int) -> Iterator[list[tuple[Any, ...]]]:
-        # A connection of its own, so that nothing else waits for the end of this transaction.
+        # A separate connection, so that nothing else waits for this transaction to end.
         with self._connect(read_only=True) as connection, connection.cursor("kedge") as cursor:
             cursor.execute(query)
             while rows := cursor.fetchmany(size):
                 yield rows
 
     def _query(self, query: str | Composed, values: Sequence[Any] | None = None) -> list[tuple[Any, ...]]:
-        """All rows of an answer. A query with names in it takes no values, or a % in a name would stand for one."""
+        """All rows of a result. Pass no values if the query contains names: a % in a name would be a placeholder."""
         connection = self._connection(read_only=True)
         with connection.transaction():
             return connection.execute(query, values).fetchall()
 
     def _columns(self) -> list[Column]:
-        """All columns of the table; none if it does not exist."""
+        """All columns of the table; an empty list if it does not exist."""
         columns = [Column(*row) for row in self._query(COLUMNS, [self._relation_text()])]
         first, *others = self.address.name.split(".")
         if not columns and len(others) == 1 and self._query("SELECT FROM pg_namespace WHERE nspname = %s", [first]):
@@ -259,7 +268,7 @@ class PostgresStore(Store):
         return self._relation.as_string(self._connection(read_only=True))
 
     def _key_of(self, columns: Sequence[Column]) -> RowKey:
-        """What identifies a row: a key of the table, else a column `id`, of which nothing is certain."""
+        """The columns that identify a row: a key of the table, else a column `id`, which need not be unique."""
         if found := self._query(KEY, [self._relation_text()]):
             return RowKey([column for name in found[0][0] for column in columns if column.name == name], certain=True)
         keys = [column for column in columns if column.name == "id"]
@@ -271,7 +280,7 @@ class PostgresStore(Store):
         return RowKey(keys, certain=False)
 
     def _require_certain(self, key: RowKey) -> None:
-        """Refuse to send vectors to rows that may not be the only ones of their id."""
+        """Raise `InputError` if several rows may have the same id, since vectors could reach the wrong row."""
         if not key.certain:
             raise InputError(
                 f"{self.address}: the table has no primary key and no unique index over columns that are not null, so "
@@ -287,14 +296,14 @@ class PostgresStore(Store):
         return table
 
     def _look(self) -> VectorTable | None:
-        """The table with its column, or None; remembered, since only `create` changes it here."""
+        """The table with its column, or None; cached, since only `create` changes it here."""
         if self._found is None:
             columns = self._columns()
             vector = self._vector_of(columns)
             if vector is None:
                 return None
             key = self._key_of(columns)
-            # Several columns are one id, in which nobody searches for one of them: they stay in the payload, too.
+            # Key columns stay in the payload if they are several: nobody can search by one of them within a joined id.
             alone = list(key.columns) if len(key.columns) == 1 else []
             others = [
                 column for column in columns if column not in (*alone, vector) and column.kind not in _OTHER_VECTORS
@@ -320,7 +329,7 @@ class PostgresStore(Store):
         return vectors[0] if vectors else None
 
     def _usual_dim(self, vector: Column) -> int:
-        """The dimension that most vectors have, of a column that lets each have its own."""
+        """The most common dimension in a column without a fixed one; 0 if it is empty."""
         query = SQL(
             "SELECT {}({column}) FROM {} WHERE {column} IS NOT NULL GROUP BY 1 ORDER BY count(*) DESC, 1 LIMIT 1"
         )
@@ -329,14 +338,14 @@ class PostgresStore(Store):
         return found[0][0] if found else 0
 
     def _select(self, table: VectorTable) -> Composed:
-        """What makes a row. Vectors are sent as bytes, which read faster than text."""
+        """The query for rows. Vectors are sent in binary, which is faster to read than text."""
         name, send = Identifier("t", table.vector.name), Identifier(table.vector.home, f"{table.vector.kind}_send")
         others = [Identifier("t", column.name) for column in table.others]
         columns = SQL(", ").join([*table.key.selected(), SQL("{}({})").format(send, name), *others])
         return SQL("SELECT {} FROM {} t").format(columns, self._relation)
 
     def _send(self, cursor: psycopg.Cursor[Any], batch: Batch, table: VectorTable) -> None:
-        """Put rows into a table that lasts as long as the transaction."""
+        """Copy rows into a temporary table that lasts until the end of the transaction."""
         if table.vector.kind == "bit":
             raise InputError(f"{self.address}: a column of bits is read, and not written; write to one of type vector")
         kinds = ["bigint" if column.type in INTEGERS else "text" for column in table.key.columns]
@@ -349,7 +358,7 @@ class PostgresStore(Store):
         head = batch.vectors.shape[1].to_bytes(2, "big") + bytes(HEAD - 2)
         vectors = batch.vectors.astype(NUMBERS[table.vector.kind])
         with cursor.copy("COPY pg_temp.kedge_given FROM STDIN (FORMAT BINARY)") as copy:
-            copy.set_types([*kinds, "bytea", "text", "text"])  # whose bytes are those of a vector and of JSON, too
+            copy.set_types([*kinds, "bytea", "text", "text"])  # same binary form as vector and json
             for name, vector, payload in zip(batch.ids, vectors, batch.payloads, strict=True):
                 others = to_columns(payload) if table.is_own else (None, None)
                 copy.write_row((*table.key.parts(self.id_of(name)), head + vector.tobytes(), *others))

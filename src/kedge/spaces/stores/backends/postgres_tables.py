@@ -1,4 +1,4 @@
-"""What PostgreSQL's catalogue says of a table: its columns, and which of them identify a row. Rows as they are sent."""
+"""Tables as PostgreSQL's catalogue describes them: columns, row keys, and rows in binary form."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from kedge.spaces.stores.payloads import PAYLOAD, from_columns
 from kedge.spaces.stores.store import DOCUMENT, NO_ID, Batch, Id, Metric
 
 NUMBERS = {"vector": ">f4", "halfvec": ">f2", "bit": "u1"}
-"""The types of vectors, with that of their numbers as they are sent, after `HEAD` bytes with the dimension; of `bit`,
-which is read only, eight to a byte."""
+"""NumPy types of the numbers in each vector type as sent, after `HEAD` bytes with the dimension; `bit`, which is only
+read, has eight to a byte."""
 
 HEAD = 4
 INTEGERS = ("smallint", "integer", "bigint")
 OWN = {PAYLOAD: "jsonb", DOCUMENT: "text"}
-"""The columns beside id and vector of tables that kedge makes."""
+"""The columns other than id and vector in tables that kedge creates."""
 
 COLUMNS = """
 SELECT a.attname, t.typname, format_type(a.atttypid, -1), n.nspname, a.atttypmod, col_description(a.attrelid, a.attnum),
@@ -36,7 +36,7 @@ FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid JOIN pg_namespace n ON 
 WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
 """
 
-# The primary key, else the shortest other index that lets no two rows be the same: whole, and without nulls.
+# The primary key, else the unique index with the fewest columns that covers all rows and allows no nulls.
 KEY = """
 SELECT k.names FROM pg_index i CROSS JOIN LATERAL (
     SELECT array_agg(a.attname::text ORDER BY u.place) AS names, bool_and(a.attnotnull) AS not_null
@@ -48,7 +48,7 @@ WHERE i.indrelid = to_regclass(%s) AND i.indisunique AND i.indisvalid AND i.indi
 ORDER BY i.indisprimary DESC, i.indnkeyatts, i.indexrelid LIMIT 1
 """
 
-# Rows that were sent get into the table; vectors that are in it stay.
+# Insert the rows that were sent; existing vectors are kept.
 INSERT = SQL("""
 INSERT INTO {table} AS t ({key}, payload, document, {column})
 SELECT {given}, g.payload::jsonb, g.document, g.vector FROM pg_temp.kedge_given g
@@ -64,48 +64,48 @@ SELECT g.* FROM pg_temp.kedge_given g WHERE NOT EXISTS (SELECT FROM {table} t WH
 
 @dataclass(frozen=True)
 class Column:
-    """A column as the catalogue has it."""
+    """A column as the catalogue describes it."""
 
     name: str
-    kind: str  # the name of the type alone
-    type: str  # as it is written in SQL
+    kind: str  # the bare name of the type
+    type: str  # the type as written in SQL
     home: str  # the schema of the type
-    dim: int  # -1 where it has none
+    dim: int  # -1 if not fixed
     comment: str | None
-    metric: Metric | None  # of an index
+    metric: Metric | None  # of an index on the column
 
 
 @dataclass(frozen=True)
 class RowKey:
     """The columns that identify a row.
 
-    Where they are several, an id is the list of their values as JSON, such as `["acme", 7]`. They are `certain` if the
-    database itself lets no two rows have the same values.
+    If there are several, an id is the JSON list of their values, such as `["acme", 7]`. The key is `certain` if the
+    database itself guarantees that no two rows share it.
     """
 
     columns: Sequence[Column]
     certain: bool
 
     def selected(self) -> list[Composable]:
-        """What is asked for of the table `t`: whole numbers, and all else as text."""
+        """The columns to select from table `t`: integers as they are, everything else as text."""
         return [
             name if column.type in INTEGERS else SQL("{}::text").format(name)
             for column, name in zip(self.columns, self.names("t"), strict=True)
         ]
 
     def names(self, *table: str) -> list[Composable]:
-        """The columns, of the table of that name if one is given."""
+        """The column names, qualified by a table name if one is given."""
         return [Identifier(*table, column.name) for column in self.columns]
 
     def given(self) -> list[Composable]:
-        """The same of the table `g`, where they lie as whole numbers or text, with the right types."""
+        """The key columns of table `g`, which holds integers or text, cast to their types."""
         return [
             SQL("{}::{}").format(Identifier("g", f"key_{place}"), SQL(column.type))
             for place, column in enumerate(self.columns)
         ]
 
     def matches(self) -> Composed:
-        """The condition that a row of `t` is the one meant by a row of `g`."""
+        """The condition that a row of `t` and a row of `g` have the same key."""
         pairs = zip(self.names("t"), self.given(), strict=True)
         return SQL(" AND ").join(SQL("{} = {}").format(name, given) for name, given in pairs)
 
@@ -122,13 +122,13 @@ class RowKey:
         return SQL("({}) IN (SELECT * FROM unnest({}))").format(names, SQL(", ").join(values))
 
     def joined(self, values: Sequence[Any]) -> Id | None:
-        """The id of a row with these values; None where one is null."""
+        """The id of a row with these values; None if any is null."""
         if any(value is None for value in values):
             return None
         return values[0] if len(values) == 1 else json.dumps(list(values), ensure_ascii=False)
 
     def parts(self, key: Id) -> list[Id]:
-        """The values of an id, each as its column has it; what cannot be one is a `ValueError`."""
+        """Split an id into values, each as its column holds it; raises `ValueError` or `TypeError` if invalid."""
         values = [key]
         if len(self.columns) > 1:
             values = json.loads(str(key))
@@ -144,7 +144,7 @@ class RowKey:
 
 @dataclass(frozen=True)
 class VectorTable:
-    """The columns that are used."""
+    """A table by the roles of its columns."""
 
     key: RowKey
     vector: Column
@@ -153,16 +153,16 @@ class VectorTable:
 
     @property
     def is_own(self) -> bool:
-        """Whether it looks like those made here, with all payload in one column."""
+        """Whether it looks like a table that kedge created, with all payload in one column."""
         return {column.name: column.type for column in self.others} == OWN
 
     def order(self) -> Composed:
-        """By the ids; where these may repeat, the vectors decide, so that the order stays the same."""
+        """Sort by id, and also by vector if ids may repeat, so that the order is stable."""
         names = self.key.names("t")
         return SQL(", ").join(names if self.key.certain else [*names, Identifier("t", self.vector.name)])
 
     def batch(self, rows: Sequence[tuple[Any, ...]], begin: int) -> Batch:
-        """Rows of the values of the key, the vector and the other columns; those without an id count from `begin`."""
+        """Convert result rows (key, vector, other columns); rows without an id are named by number, from `begin`."""
         width = len(self.key.columns)
         packed = self.vector.kind == "bit"
         width_sent = -(-self.dim // 8) if packed else self.dim
@@ -189,7 +189,7 @@ class VectorTable:
 
 
 def metadata_of(column: Column) -> Mapping[str, str]:
-    """What was written here as a comment on a column; one of others says nothing."""
+    """The metadata that kedge wrote as a comment on a column; empty if the comment is not kedge's."""
     try:
         found = json.loads(column.comment or "")
     except ValueError:
@@ -199,14 +199,14 @@ def metadata_of(column: Column) -> Mapping[str, str]:
 
 
 def extension_schema(connection: psycopg.Connection[Any], address: Address) -> str:
-    """The schema of pgvector, which is enabled if it is not."""
+    """The schema of pgvector; enables the extension if necessary."""
     query = "SELECT nspname FROM pg_namespace n JOIN pg_extension e ON e.extnamespace = n.oid WHERE extname = 'vector'"
     why = "no such extension"
     if not (found := connection.execute(query).fetchone()):
         try:
             with connection.transaction():
                 connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
-        except psycopg.Error as error:  # also where another enables it at the same moment
+        except psycopg.Error as error:  # also if another client enables it at the same moment
             why = address.hide(str(error).splitlines()[0])
         found = connection.execute(query).fetchone()
     if not found:
@@ -218,7 +218,7 @@ def extension_schema(connection: psycopg.Connection[Any], address: Address) -> s
 
 
 def read_times_as_text(connection: psycopg.Connection[Any]) -> None:
-    """Let times that Python has no type for, such as `infinity` and those before our era, be read as text."""
+    """Read times that Python cannot represent, such as `infinity` or dates BC, as text."""
     kinds = {
         "date": DateLoader,
         "time": TimeLoader,
@@ -239,7 +239,7 @@ class _OrText:
 
 
 def _as_in(column: Column, value: Id) -> Id:
-    """A value as a column has it: a whole number, the usual form of a UUID, or text."""
+    """A value as its column holds it: an integer, a UUID in canonical form, or text."""
     if column.type in INTEGERS:
         return int(value)
     return str(UUID(str(value))) if column.type == "uuid" else str(value)

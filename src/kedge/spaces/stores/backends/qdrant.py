@@ -1,4 +1,4 @@
-"""Qdrant: a folder of its client's local mode, or its server."""
+"""Qdrant: a folder of its client's local mode, or a server."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from kedge.spaces.stores.marker import MARKER, WriterMarker
 from kedge.spaces.stores.store import Batch, Description, Id, Store
 
 _API_KEY = "QDRANT_API_KEY"
-_PATIENCE = 60  # seconds for one answer; the client's own five are few for a page of vectors
-_MAX_POINTS = 128  # per request: servers take no more than 32 MB
+_PATIENCE = 60  # timeout in seconds; the client's default of 5 is short for a page of vectors
+_MAX_POINTS = 128  # per request: servers accept at most 32 MB
 
 
 class QdrantStore(Store):
-    """A collection, or COLLECTION/VECTOR where its points have several vectors.
+    """A collection, or COLLECTION/VECTOR if its points have several vectors.
 
-    The key of a server is taken from the variable QDRANT_API_KEY; one before 1.16 keeps no metadata.
+    The key for a server is read from the environment variable QDRANT_API_KEY. Servers before 1.16 keep no metadata.
     """
 
     by_graph = True
@@ -50,7 +50,7 @@ class QdrantStore(Store):
         self._found: tuple[str, VectorParams] | None = None
 
     def exists(self) -> bool:
-        """Whether the collection is there; a folder is opened only if it is Qdrant's, since opening makes one."""
+        """Whether the collection exists; only an existing Qdrant folder is opened, since opening would create one."""
         if self._client is None:
             folder = Path(self.address.place)
             if not (folder / "meta.json").is_file():
@@ -60,7 +60,7 @@ class QdrantStore(Store):
         return self._opened().collection_exists(self._name)
 
     def describe(self) -> Description:
-        """What the collection holds."""
+        """Describe the collection."""
         _, params = self._vector()
         metadata = self._opened().get_collection(self._name).config.metadata or {}
         return Description(
@@ -71,13 +71,13 @@ class QdrantStore(Store):
         )
 
     def read(self, size: int, *, payload: bool = True) -> Iterator[Batch]:
-        """The rows in the order of Qdrant's ids."""
+        """Iterate over the rows in the order of Qdrant's ids."""
         name, params = self._vector()
         for records in self._pages(size, payload or [ORIGINAL], [name] if name else True):
             yield rows_of(records, name, params.size)
 
     def ids(self, size: int) -> Iterator[Sequence[Id | None]]:
-        """The ids in the same order, without a look at the vectors."""
+        """Iterate over the ids in the same order, without reading vectors."""
         for records in self._pages(size, [ORIGINAL], False):
             yield row_ids(records)
 
@@ -88,12 +88,12 @@ class QdrantStore(Store):
         return rows_of(self._retrieve(points, True, [name] if name else True), name, params.size)
 
     def present(self, ids: Collection[Id]) -> set[Id]:
-        """Those of the ids that are there, without a look at the vectors."""
+        """The ids that exist, without reading vectors."""
         points = [point_id(key) for key in ids]
         return set(row_ids(self._opened().retrieve(self._name, points, with_payload=[ORIGINAL]))) if points else set()
 
     def create(self, like: Description) -> None:
-        """Make the collection, with the metric of `like`. Where that is cosine, Qdrant keeps unit vectors."""
+        """Create the collection, with the metric of `like`. With cosine, Qdrant normalises vectors to unit norm."""
         params = VectorParams(size=like.dim, distance=Distance(DISTANCES[like.metric or "cosine"]))
         self._opened().create_collection(
             self._name,
@@ -102,7 +102,7 @@ class QdrantStore(Store):
         )
 
     def write(self, batch: Batch) -> None:
-        """Add rows, no more at once than a server takes."""
+        """Add rows, at most as many at once as a server accepts."""
         name, _ = self._vector()
         points = [
             PointStruct(
@@ -116,12 +116,12 @@ class QdrantStore(Store):
             self._opened().upsert(self._name, points[begin : begin + _MAX_POINTS])
 
     def unfit(self, key: Id, payload: Mapping[str, Any]) -> str | None:  # noqa: ARG002
-        """Points have no bytes, and one entry is kedge's own."""
+        """Points cannot hold bytes, and kedge reserves one payload entry."""
         return unfit_point(payload)
 
     @contextmanager
     def lock(self) -> Iterator[Callable[[], None]]:
-        """Keep other writers out: of a folder by a lock, of a server's collection by a marker beside it."""
+        """Keep other writers out: of a folder with a lock, of a collection on a server with a marker beside it."""
         if not self.address.is_url:
             with super().lock() as require_held:
                 yield require_held
@@ -131,7 +131,7 @@ class QdrantStore(Store):
             yield marker.require_held
 
     def close(self) -> None:
-        """Let go of the client."""
+        """Close the client; a local one only if nobody else uses its folder."""
         if self._client is not None and self.address.is_url:
             self._client.close()
         elif self._client is not None:
@@ -139,7 +139,7 @@ class QdrantStore(Store):
         self._client = None
 
     def id_of(self, key: Id) -> Id:
-        """A number where it can be one."""
+        """The id as an integer if possible, else as text."""
         return row_id(key)
 
     def _opened(self) -> QdrantClient:
@@ -148,7 +148,7 @@ class QdrantStore(Store):
         return self._client
 
     def _vector(self) -> tuple[str, VectorParams]:
-        """The name of the vector, empty where it has none, and what is known of it."""
+        """The name of the vector, empty if it has none, and its parameters."""
         if self._found is None:
             vectors = self._opened().get_collection(self._name).config.params.vectors or {}
             named = vectors if isinstance(vectors, dict) else {"": vectors}
@@ -163,7 +163,7 @@ class QdrantStore(Store):
 
     def _pages(self, size: int, payload: bool | list[str], vectors: bool | list[str]) -> Iterator[Sequence[Any]]:
         if not self.address.is_url:
-            # Each scroll of the local mode sorts all ids, so that is asked for once.
+            # Each scroll in local mode sorts all ids, so scroll only once.
             found, _ = self._opened().scroll(self._name, limit=max(self._rows(), 1), with_payload=False)
             ids = [record.id for record in found]
             for begin in range(0, len(ids), size):
@@ -191,7 +191,7 @@ def _delete(store: Store) -> None:
 
 
 class _LocalClients:
-    """One client per folder, since it locks out any other, and both sides of a migration may be in one folder."""
+    """One shared client per folder: a client locks out others, and both sides of a migration may be in one folder."""
 
     def __init__(self) -> None:
         self._clients: dict[Path, QdrantClient] = {}
@@ -215,5 +215,5 @@ _LOCAL = _LocalClients()
 
 
 def _server(place: str) -> QdrantClient:
-    # The check of versions would ask the server at once, and only warn.
+    # The version check would contact the server right away, and only warn.
     return QdrantClient(url=place, api_key=os.environ.get(_API_KEY), timeout=_PATIENCE, check_compatibility=False)

@@ -1,4 +1,4 @@
-"""Qdrant Edge: a shard in a folder, by Qdrant's engine in this process."""
+"""Qdrant Edge: a shard in a folder, used by Qdrant's engine within this process."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from kedge.spaces.stores.backends.qdrant_points import (
 from kedge.spaces.stores.store import Batch, Description, Id, Store
 from kedge.spaces.writing.atomic import atomic_path
 
-_CONFIG = "edge_config.json"  # the engine's own; it has no call that gives it
-_METADATA = "kedge.json"  # a shard keeps none
+_CONFIG = "edge_config.json"  # written by the engine, which has no call to read it
+_METADATA = "kedge.json"  # in a file, since shards keep no metadata
 
 
 class QdrantEdgeStore(Store):
-    """A shard. Searching it fast needs `EdgeShard.optimize`, which is left to those who search."""
+    """A shard. Fast search needs `EdgeShard.optimize`, which is left to whoever searches it."""
 
     by_graph = True
 
@@ -51,13 +51,13 @@ class QdrantEdgeStore(Store):
         self._found: tuple[str, dict[str, Any]] | None = None
 
     def exists(self) -> bool:
-        """Whether there is a shard in the folder."""
+        """Whether the folder holds a shard."""
         if self._folder.exists() and not self._folder.is_dir():
             raise InputError(f"{self.address}: a folder is needed, {str(self._folder)!r} is a file")
         return (self._folder / "segments").is_dir()
 
     def describe(self) -> Description:
-        """What the shard holds."""
+        """Describe the shard."""
         _, params = self._vector()
         kept = self._folder / _METADATA
         metadata = json.loads(kept.read_text("utf-8")) if kept.is_file() else {}
@@ -65,13 +65,13 @@ class QdrantEdgeStore(Store):
         return Description(rows, params["size"], METRICS.get(params["distance"]), metadata)
 
     def read(self, size: int, *, payload: bool = True) -> Iterator[Batch]:
-        """The rows in the order of Qdrant's ids."""
+        """Iterate over the rows in the order of Qdrant's ids."""
         name, params = self._vector()
         for records in self._pages(size, payload or [ORIGINAL], vectors=True):
             yield rows_of(records, name, params["size"])
 
     def ids(self, size: int) -> Iterator[Sequence[Id | None]]:
-        """The ids in the same order, without a look at the vectors."""
+        """Iterate over the ids in the same order, without reading vectors."""
         for records in self._pages(size, [ORIGINAL], vectors=False):
             yield row_ids(records)
 
@@ -81,11 +81,11 @@ class QdrantEdgeStore(Store):
         return rows_of(self._opened().retrieve([point_id(key) for key in ids], True, True), name, params["size"])
 
     def present(self, ids: Collection[Id]) -> set[Id]:
-        """Those of the ids that are there, without a look at the vectors."""
+        """The ids that exist, without reading vectors."""
         return set(row_ids(self._opened().retrieve([point_id(key) for key in ids], [ORIGINAL], False)))
 
     def create(self, like: Description) -> None:
-        """Make the shard, with the metric of `like`. Where that is cosine, Qdrant keeps unit vectors."""
+        """Create the shard, with the metric of `like`. With cosine, Qdrant normalises vectors to unit norm."""
         self._folder.mkdir(parents=True, exist_ok=True)
         with atomic_path(self._folder / _METADATA) as temporary:
             temporary.write_text(json.dumps(dict(like.metadata)), "utf-8")
@@ -93,7 +93,7 @@ class QdrantEdgeStore(Store):
         self._shard = EdgeShard.create(str(self._folder), EdgeConfig(params))
 
     def write(self, batch: Batch) -> None:
-        """Add rows; once this returns they are in the engine's log and outlive a kill."""
+        """Add rows; once this returns, they are in the engine's log and survive a kill."""
         name, _ = self._vector()
         points = [
             Point(point_id(key), {name: vector.tolist()} if name else vector.tolist(), point_payload(key, payload))
@@ -102,7 +102,7 @@ class QdrantEdgeStore(Store):
         self._opened().update(UpdateOperation.upsert_points(points))
 
     def unfit(self, key: Id, payload: Mapping[str, Any]) -> str | None:  # noqa: ARG002
-        """Points have no bytes, and one entry is kedge's own."""
+        """Points cannot hold bytes, and kedge reserves one payload entry."""
         return unfit_point(payload)
 
     def close(self) -> None:
@@ -111,7 +111,7 @@ class QdrantEdgeStore(Store):
             self._shard.close()
 
     def id_of(self, key: Id) -> Id:
-        """A number where it can be one."""
+        """The id as an integer if possible, else as text."""
         return row_id(key)
 
     def _opened(self) -> EdgeShard:
@@ -130,9 +130,9 @@ class QdrantEdgeStore(Store):
                 return
 
     def _vector(self) -> tuple[str, dict[str, Any]]:
-        """The name of the vector, empty where it has none, and what is known of it."""
+        """The name of the vector, empty if it has none, and its parameters."""
         if self._found is None:
-            self._opened()  # which writes the configuration of shards that came without, from a snapshot
+            self._opened()  # writes the configuration if a shard, e.g. from a snapshot, has none
             vectors = json.loads((self._folder / _CONFIG).read_text("utf-8"))["vectors"]
             dense = {name: params for name, params in vectors.items() if not params.get("multivector_config")}
             name = chosen_vector(dense, "", self.address, "shards with several are not read")

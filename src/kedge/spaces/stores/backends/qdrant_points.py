@@ -1,4 +1,4 @@
-"""What Qdrant's client and its engine share: points, whose ids are whole numbers or UUIDs and whose payload is JSON."""
+"""Points, shared by Qdrant's client and engine: their ids are integers or UUIDs, and their payload is JSON."""
 
 from __future__ import annotations
 
@@ -15,45 +15,45 @@ from kedge.spaces.stores.payloads import plain, unfit_for_json
 from kedge.spaces.stores.store import Batch, Id, Metric
 
 ORIGINAL = "_kedge_id"
-"""The payload entry with the id of a row whose id no point can have."""
+"""The payload entry that keeps a row's id if a point cannot have it as its own."""
 
 METRICS: Mapping[str, Metric] = {"Cosine": "cosine", "Euclid": "l2", "Dot": "ip"}
 DISTANCES = {metric: name for name, metric in METRICS.items()}
 
 
 def row_id(key: Id) -> Id:
-    """The id of a row as kedge sees it: a number where Qdrant can keep it as one, else text."""
+    """The id of a row as kedge sees it: an integer if Qdrant can keep it as one, else text."""
     text = str(key)
     return int(text) if re.fullmatch(r"0|[1-9][0-9]{0,19}", text) and int(text) < 2**64 else text
 
 
 def point_id(key: Id) -> int | str:
-    """The id of the point of a row: the row's own if it is a number or a UUID, else a UUID made of it."""
+    """The id of a row's point: the row's own if it is an integer or a UUID, else a UUID derived from it."""
     row = row_id(key)
     return row if isinstance(row, int) or _is_uuid(row) else str(uuid5(NAMESPACE_OID, row))
 
 
 def point_payload(key: Id, payload: Mapping[str, Any]) -> dict[str, Any]:
-    """The payload of a row as JSON can say it, and its id where the point has another."""
+    """The payload of a row in JSON types, with the row's id if the point has another."""
     said: dict[str, Any] = {name: _within_64_bits(plain(value)) for name, value in payload.items()}
     row = row_id(key)
     return said if point_id(row) == row else said | {ORIGINAL: row}
 
 
 def unfit_point(payload: Mapping[str, Any]) -> str | None:
-    """Why a payload cannot be that of a point."""
+    """Why a point cannot hold this payload; None if it can."""
     return unfit_for_json(payload, reserved=(ORIGINAL,))
 
 
 def row_ids(records: Iterable[Any]) -> list[Id]:
-    """The ids of the rows that these points are."""
+    """The row ids of these points."""
     return [
         record.payload[ORIGINAL] if ORIGINAL in (record.payload or {}) else row_id(str(record.id)) for record in records
     ]
 
 
 def rows_of(records: Iterable[Any], vector: str, dim: int) -> Batch:
-    """Rows of points that were asked for with their payload and the vector of this name."""
+    """Convert points, retrieved with payload and the vector of this name, to rows."""
     ids: list[Id] = []
     vectors: list[list[float]] = []
     payloads: list[dict[str, Any]] = []
@@ -70,7 +70,7 @@ def rows_of(records: Iterable[Any], vector: str, dim: int) -> Batch:
 
 
 def chosen_vector(names: Collection[str], wanted: str, address: Address, form: str) -> str:
-    """The vector meant where points may have several: the wanted one, else the only one."""
+    """The name of the vector to use: the wanted one, else the only one."""
     known = ", ".join(map(repr, sorted(names))) or "none"
     if wanted and wanted not in names:
         near = did_you_mean(wanted, names) or f"; there are {known}"
@@ -86,7 +86,7 @@ def chosen_vector(names: Collection[str], wanted: str, address: Address, form: s
 
 
 def _is_uuid(text: str) -> bool:
-    """Whether it is a UUID in the form in which Qdrant gives it back."""
+    """Whether it is a UUID in the form that Qdrant returns."""
     try:
         return str(UUID(text)) == text
     except ValueError:
@@ -94,7 +94,7 @@ def _is_uuid(text: str) -> bool:
 
 
 def _within_64_bits(value: Any) -> Any:
-    """A value of JSON's types; whole numbers that Qdrant would make floats of become text."""
+    """A JSON value in which integers that Qdrant would turn into floats become text."""
     if isinstance(value, dict):
         return {name: _within_64_bits(part) for name, part in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Files that are read and written whole, as stores: rows without payload."""
+"""Stores in files that are read and written as a whole; rows have no payload."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kedge.spaces.writing.atomic import atomic_path, require_target
 
 
 class Contents(NamedTuple):
-    """What a file holds: n ids, vectors (n, d) or what gives them by slices, and a metric where it has one."""
+    """What a file holds: n ids, vectors (n, d) or an object that slices like them, and a metric if known."""
 
     ids: list[Id]
     vectors: NDArray[np.float32]
@@ -31,9 +31,9 @@ class Contents(NamedTuple):
 
 
 class WholeFile(Store):
-    """A file that appears when everything is written; until then its rows wait beside it.
+    """A file that appears once all rows are written; until then they are buffered beside it.
 
-    What is known of the vectors lies in NAME.kedge.json, since few such files have a place for it.
+    Metadata is kept in NAME.kedge.json, since few such formats have a place for it.
     """
 
     keeps_payload = False
@@ -48,19 +48,19 @@ class WholeFile(Store):
 
     @abstractmethod
     def _load(self) -> Contents:
-        """What the file holds."""
+        """Load the file."""
 
     @abstractmethod
     def _files(self) -> list[Path]:
-        """The file, and that of its keys where there is one beside it."""
+        """The file, and the file of its keys if there is one beside it."""
 
     @abstractmethod
     def _save(self, contents: Contents) -> None:
-        """Write the file, whole or not at all."""
+        """Write the file, completely or not at all."""
 
     @property
     def _contents(self) -> Contents:
-        """What waits, or what the file holds."""
+        """The buffered rows, or else the contents of the file."""
         if self._buffer.exists():
             return Contents(list(self._buffer.places()), self._buffer.vectors(), self._buffer.describe().metric)
         return self._whole
@@ -79,11 +79,11 @@ class WholeFile(Store):
         return {name: row for row, name in enumerate(self._whole.ids)}
 
     def exists(self) -> bool:
-        """Whether the file is there, or rows for it."""
+        """Whether the file or its buffer exists."""
         return self._path.is_file() or self._buffer.exists()
 
     def describe(self) -> Description:
-        """What the file holds, or will."""
+        """Describe what the file holds or will hold."""
         if self._buffer.exists():
             return self._buffer.describe()
         metadata = json.loads(self._note.read_text()) if self._note.is_file() else {}
@@ -92,7 +92,7 @@ class WholeFile(Store):
         return Description(len(ids), vectors.shape[1], metric, metadata, id_type=id_type)
 
     def read(self, size: int, *, payload: bool = True) -> Iterator[Batch]:  # noqa: ARG002
-        """The rows in their order."""
+        """Iterate over the rows in file order."""
         ids, vectors, _ = self._contents
         for begin in range(0, len(ids), size):
             yield _batch(ids[begin : begin + size], vectors[begin : begin + size])
@@ -104,12 +104,12 @@ class WholeFile(Store):
         return _batch(there, self._contents.vectors[[places[name] for name in there]])
 
     def present(self, ids: Collection[Id]) -> set[Id]:
-        """Those of the ids that are there."""
+        """The ids that exist."""
         places = self._places
         return {name for name in ids if name in places}
 
     def create(self, like: Description) -> None:
-        """Make room for rows beside the file to be."""
+        """Create the buffer of rows beside the future file."""
         for path in self._files():
             require_target(path)
             if path.exists():
@@ -117,13 +117,13 @@ class WholeFile(Store):
         self._buffer.create(like)
 
     def write(self, batch: Batch) -> None:
-        """Add rows to those that wait."""
+        """Add rows to the buffer."""
         if not self._buffer.exists():
             raise InputError(f"{self.address}: is complete, and written only once; choose another name for more rows")
         self._buffer.append(replace(batch, ids=[self.id_of(name) for name in batch.ids]))
 
     def finish(self) -> None:
-        """Make the file of the rows, unless it is there."""
+        """Write the file from the buffer, unless that is done already."""
         if not self._buffer.exists():
             return
         about = self._buffer.describe()
@@ -135,15 +135,15 @@ class WholeFile(Store):
         vars(self).pop("_whole_places", None)
 
     def abandon(self) -> None:
-        """Forget the rows that wait."""
+        """Delete the buffer."""
         self._buffer.clear()
 
 
 class FileStore(WholeFile):
-    """A file of one of the formats of spaces."""
+    """A file in one of the formats of spaces."""
 
     def exists(self) -> bool:
-        """Whether there is something to read, also `FILE#NAME` or a dataset, or rows for the file."""
+        """Whether there is something to read, including `FILE#NAME` and datasets, or buffered rows."""
         return super().exists() or files_read(self._path)[0].is_file()
 
     def _load(self) -> Contents:
@@ -151,7 +151,7 @@ class FileStore(WholeFile):
         return Contents(list(space.keys), space.vectors)
 
     def create(self, like: Description) -> None:
-        """Make room for rows beside the file to be."""
+        """Create the buffer of rows beside the future file."""
         require_writable(self._path)
         super().create(like)
 
@@ -163,11 +163,11 @@ class FileStore(WholeFile):
         write_file(Embeddings(keys, contents.vectors, str(self._path)), self._path)
 
     def unfit(self, key: Id, payload: Mapping[str, Any]) -> str | None:  # noqa: ARG002
-        """Some formats have no place for some keys; payload is not written anyway."""
+        """Some formats cannot hold some keys; payloads are not written anyway."""
         return key_fault(self._path, str(key))
 
     def id_of(self, key: Id) -> Id:
-        """As text, which all keys are."""
+        """The id as text, like all keys."""
         return str(key)
 
 

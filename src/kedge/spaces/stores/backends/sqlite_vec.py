@@ -1,4 +1,4 @@
-"""sqlite-vec: a vec0 table in a file of SQLite."""
+"""sqlite-vec: a vec0 table in an SQLite file."""
 
 from __future__ import annotations
 
@@ -21,50 +21,50 @@ from kedge.spaces.stores.payloads import PAYLOAD, from_columns, to_columns, unfi
 from kedge.spaces.stores.store import DOCUMENT, Batch, Description, Id, Metric, Store
 from kedge.spaces.writing.atomic import require_parent
 
-_COLUMN = "embedding"  # where the address names none and there is none
+_COLUMN = "embedding"  # for new tables, if the address names no column
 _NOTES = "kedge_stores"
-_TYPES = {"float": "<f4", "f32": "<f4", "int8": "<i1", "i8": "<i1", "bit": "u1"}  # bits lie eight to a byte
+_TYPES = {"float": "<f4", "f32": "<f4", "int8": "<i1", "i8": "<i1", "bit": "u1"}  # eight bits to a byte
 _VECTOR = re.compile(r"(\w+)\s+(\w+)\s*\[\s*(\d+)\s*\](.*)", re.DOTALL)
 _KEY = re.compile(r"(\w+)\s+(\w+)\s+primary\s+key", re.IGNORECASE)
 _OTHER = re.compile(r"\+?\s*(\w+)\s+\w+")
 _ANY_CASE = re.IGNORECASE | re.DOTALL
 _METRIC = re.compile(r"distance_metric\s*=\s*(\w+)", re.IGNORECASE)
 _METRICS: dict[str, Metric] = {"cosine": "cosine", "l2": "l2"}
-# Vectors lie in blobs of some MB, and to find one is to walk through the pages of its blob.
+# Vectors are stored in blobs of some MB; finding one means walking through the pages of its blob.
 _CACHE_KIB = 65536
 _WAIT_MS = 20_000
 _INT64 = range(-(2**63), 2**63)
-# What vec0 takes for the name of a column; it has no quotes for any other.
+# Column names that vec0 accepts; it has no quoting for others.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TAKEN = ("id", "rowid", "distance", "k", PAYLOAD, DOCUMENT)
 
 
 @dataclass(frozen=True)
 class _VectorTable:
-    """What the statement that made a table says of it."""
+    """A table as its CREATE statement describes it."""
 
     id: str
     id_is_text: bool
     vector: str
     dim: int
-    kind: str  # of its numbers, one of `_TYPES`
+    kind: str  # the type of its numbers, a key of `_TYPES`
     metric: Metric | None
     others: Sequence[str]
-    metadata: Mapping[str, str] | None  # of those made here
+    metadata: Mapping[str, str] | None  # None if kedge did not create the table
 
     @property
     def key(self) -> str:
-        """The column of the ids in the table that vec0 keeps of them."""
+        """The column with the ids in the shadow table that vec0 keeps of them."""
         return "id" if self.id_is_text else "rowid"
 
     @property
     def is_own(self) -> bool:
-        """Whether all payload is in one column."""
+        """Whether kedge created the table, with all payload in one column."""
         return self.metadata is not None and set(self.others) == {PAYLOAD, DOCUMENT}
 
 
 class SqliteVecStore(Store):
-    """A table, as TABLE.COLUMN where it has several columns of vectors; others of its columns are the payload."""
+    """A table, or TABLE.COLUMN if it has several vector columns; its other columns are the payload."""
 
     is_folder = False
     metrics = ("cosine", "l2")
@@ -77,11 +77,11 @@ class SqliteVecStore(Store):
         self._connections: dict[bool, apsw.Connection] = {}
 
     def exists(self) -> bool:
-        """Whether the table is there; looking for it makes no file."""
+        """Whether the table exists; checking does not create the file."""
         return self._look() is not None
 
     def describe(self) -> Description:
-        """What the table holds."""
+        """Describe the table."""
         table = self._table()
         ((rows,),) = self._query(f"SELECT count(*) FROM {self._ids}")
         return Description(
@@ -89,11 +89,11 @@ class SqliteVecStore(Store):
         )
 
     def read(self, size: int, *, payload: bool = True) -> Iterator[Batch]:
-        """The rows in the order in which they lie in the file, a page at a time: no writer waits for the last."""
+        """Iterate over the rows in file order, a page at a time, so that no writer waits until all are read."""
         table = self._table()
         if not payload:
             table = replace(table, others=())
-        # In any other order each row may be in another blob, and a page takes a hundred times as long.
+        # In any other order each row may be in another blob, and a page takes 100 times as long.
         rowids = self._connection(read_only=True).execute(
             f"SELECT rowid FROM {self._ids} ORDER BY chunk_id, chunk_offset"
         )
@@ -105,7 +105,7 @@ class SqliteVecStore(Store):
             yield self._rows_of(page, order[begin : begin + size].tolist(), table)
 
     def ids(self, size: int) -> Iterator[Sequence[Id | None]]:
-        """The ids in the same order, from the table that vec0 keeps of them."""
+        """Iterate over the ids in the same order, from the shadow table that vec0 keeps of them."""
         query = f"SELECT {self._table().key} FROM {self._ids} ORDER BY chunk_id, chunk_offset"
         rows = iter(self._connection(read_only=True).execute(query))
         while page := list(islice(rows, size)):
@@ -117,13 +117,13 @@ class SqliteVecStore(Store):
         return self._rows_of("SELECT key AS place, value AS key FROM json_each(?)", list(names), table)
 
     def present(self, ids: Collection[Id]) -> set[Id]:
-        """Those of the ids that are there."""
+        """The ids that exist."""
         key = self._table().key
         query = f"SELECT {key} FROM {self._ids} WHERE {key} IN (SELECT value FROM json_each(?))"
         return {name for (name,) in self._query(query, [json.dumps([self.id_of(name) for name in ids])])}
 
     def create(self, like: Description) -> None:
-        """Make the table, and the file if there is none."""
+        """Create the table, and the file if there is none."""
         require_parent(Path(self.address.place))
         column = self._column or _COLUMN
         if not _NAME.fullmatch(column) or column.lower() in _TAKEN:
@@ -150,7 +150,7 @@ class SqliteVecStore(Store):
         self._found = None
 
     def write(self, batch: Batch) -> None:
-        """Add those of the rows that are not there."""
+        """Add the rows that do not exist yet."""
         table, connection = self._table(), self._connection(read_only=False)
         if not table.is_own:
             raise InputError(f"{self.address}: only tables that kedge made are written; choose a name that is free")
@@ -164,7 +164,7 @@ class SqliteVecStore(Store):
             )
 
     def unfit(self, key: Id, payload: Mapping[str, Any]) -> str | None:
-        """Payload is JSON; SQLite takes a NUL for the end of an id."""
+        """Payload is JSON, and SQLite would cut an id at a NUL."""
         if "\0" in str(key):
             return "has a NUL character in its id, which SQLite takes for its end"
         if not self._table().id_is_text and int(key) not in _INT64:
@@ -178,7 +178,7 @@ class SqliteVecStore(Store):
         self._connections.clear()
 
     def id_of(self, key: Id) -> Id:
-        """As the table has it: text or a whole number."""
+        """The id as the table holds it: text or an integer."""
         table = self._look()
         if table is None:
             return key
@@ -200,7 +200,7 @@ class SqliteVecStore(Store):
             try:
                 connection.execute("PRAGMA schema_version")
             except apsw.ReadOnlyError:
-                # A writer was killed, and only who may write can take back the half of a transaction that it left.
+                # A writer was killed; rolling back its unfinished transaction takes a connection that may write.
                 self._connection(read_only=False).execute("PRAGMA schema_version")
             connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
         return self._connections[read_only]
@@ -209,7 +209,7 @@ class SqliteVecStore(Store):
         return list(self._connection(read_only=True).execute(query, values))
 
     def _rows_of(self, keys: str, values: Sequence[Id], table: _VectorTable) -> Batch:
-        """The rows whose ids a query makes of a list, found one by one: for all else vec0 goes through the table."""
+        """The rows whose ids a query makes of a list, looked up one by one: vec0 scans the table otherwise."""
         columns = ", ".join(f't."{name}"' for name in (table.id, table.vector, *table.others))
         joined = f'({keys}) AS given CROSS JOIN {self._rows} t ON t."{table.id}" = given.key'
         query = f"SELECT {columns} FROM {joined} ORDER BY given.place"
@@ -222,7 +222,7 @@ class SqliteVecStore(Store):
         return table
 
     def _look(self) -> _VectorTable | None:
-        """The table, or None; remembered, since only `create` changes it here."""
+        """The table, or None; cached, since only `create` changes it here."""
         if self._found is None and Path(self.address.place).exists():
             found = self._query("SELECT sql FROM sqlite_master WHERE name = ? COLLATE NOCASE", (self._name,))
             if found:
@@ -230,7 +230,7 @@ class SqliteVecStore(Store):
         return self._found
 
     def _parsed(self, statement: str) -> _VectorTable:
-        """What the statement says that made the table; the types are found nowhere else."""
+        """Parse the CREATE statement of the table; the types are found nowhere else."""
         definition = re.fullmatch(r"create\s+virtual\s+table.*?\susing\s+vec0\s*\((.*)\)\s*", statement, _ANY_CASE)
         if definition is None:
             raise InputError(f"{self.address}: is not a table of sqlite-vec (vec0)")
