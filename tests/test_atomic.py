@@ -238,5 +238,5 @@ def test_other_errors_pass_as_they_are(tmp_path, error):
 
 
 def test_a_device_is_no_place_for_a_file():
-    with pytest.raises(InputError, match="/dev/null: is no ordinary file"), atomic_path(Path("/dev/null")):
+    with pytest.raises(InputError, match="/dev/null: is not an ordinary file"), atomic_path(Path("/dev/null")):
         pass

@@ -290,7 +290,7 @@ def test_what_is_no_checkpoint_is_left_alone(tmp_path, rotated):
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.txt").write_text("precious")
     seeds = np.stack([np.arange(15), np.arange(15)], axis=1)
-    with pytest.raises(InputError, match="holds something else"):
+    with pytest.raises(InputError, match="holds something other"):
         AnchorDiscovery(n_anchors=20, device="cpu", checkpoint=tmp_path / "thesis").fit(x, y, seeds)
     (tmp_path / "thesis" / "identity.json").write_text("[]")
     discard(tmp_path / "thesis")

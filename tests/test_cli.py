@@ -377,7 +377,7 @@ def test_vectors_are_translated_back(folder, capsys, tmp_path):
     unit = x.vectors / np.linalg.norm(x.vectors, axis=1, keepdims=True)
     assert np.mean((moved.vectors @ unit.T).argmax(axis=1) == x.rows(moved.keys)) > 0.85
     assert run("translate", folder / "run", folder / "x.npz", "-o", tmp_path / "no.npz", "--back") == 2
-    assert "has 300 dimensions, Y of this run has 100" in capsys.readouterr().err
+    assert "has 300 dimensions, but Y of this run has 100" in capsys.readouterr().err
 
 
 def test_translated_vectors_have_the_length_that_was_asked_for(folder, capsys, tmp_path):
@@ -673,7 +673,7 @@ def test_other_commands_fail_clearly_too(folder, tmp_path, capsys):
     cases = [
         (
             ["translate", folder / "run", tmp_path / "seven.npz", "-o", tmp_path / "o.npz"],
-            "has 7 dimensions, X of this run has 300",
+            "has 7 dimensions, but X of this run has 300",
         ),
         (["project", folder / "run", "Y", tmp_path / "seven.npz", "-o", tmp_path / "o.npz"], "Y of this run has 100"),
         (["search", folder / "run", folder / "x.npz", folder / "y.vec", "qqq"], "unknown key 'qqq'"),

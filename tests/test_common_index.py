@@ -126,7 +126,7 @@ def test_a_store_of_common_coordinates_takes_in_a_space_that_joined(common_folde
     capsys.readouterr()
     other = ["--run", str(common_folder / "run"), "--from", "b", "--append", "--id-prefix", "b/"]
     assert main(["migrate", files["b"], target, *other]) == 2  # those of another run do not compare
-    assert "holds other coordinates" in capsys.readouterr().err
+    assert "does not hold coordinates of this run" in capsys.readouterr().err
 
 
 def test_a_store_is_translated_from_one_of_many_into_another(common_folder, three_spaces, common, tmp_path, capsys):

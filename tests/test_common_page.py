@@ -39,7 +39,7 @@ def test_the_page_marks_pairs_whose_loops_do_not_close(three_spaces, common, tmp
     broken = CommonSpace.load(_saved(common, tmp_path / "run"))
     broken.health_ = replace(broken.health_, loops=(replace(common.health_.loops[0], closed=False),))
     write_common_page(tmp_path / "broken.html", broken, three_spaces)
-    assert (tmp_path / "broken.html").read_text().count("a loop over it does not close") == 6
+    assert (tmp_path / "broken.html").read_text().count("a loop through it does not close") == 6
 
 
 def _saved(common, folder):

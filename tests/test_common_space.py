@@ -188,14 +188,14 @@ def test_seeds_that_make_no_sense_are_refused(three_spaces, tmp_path):
     for given, message in (
         ([("i1", "i1")], "needs 3 keys or rows"),
         ([("i1", "nobody", None)], "b has no key 'nobody'"),
-        ({("a", "x"): []}, "names of two spaces"),
+        ({("a", "x"): []}, "names of two of the spaces"),
         ([("i1", "i1", None), ("i2", None, "i2"), (None, "i1", "i2")], "contradict each other"),
         ("i1", "must be tuples"),
     ):
         with pytest.raises(InputError, match=message):
             as_seed_tuples(given, three_spaces)
     write_table(tmp_path / "s.tsv", ("a", "z"), [("i1", "i1")])
-    with pytest.raises(InputError, match="must name two spaces or more"):
+    with pytest.raises(InputError, match="must name at least two of the spaces"):
         read_seed_tuples(tmp_path / "s.tsv", three_spaces)
 
 

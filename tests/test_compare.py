@@ -310,7 +310,7 @@ def test_compare_refuses(folders, tmp_path, capsys):
     assert main(["compare", one, two, one + "/"]) == 2
     assert "name each once" in capsys.readouterr().err
     assert main(["compare", one, str(tmp_path)]) == 2
-    assert "is no run folder" in capsys.readouterr().err
+    assert "is not a run folder" in capsys.readouterr().err
     assert main(["compare", one, two, "-o", str(tmp_path / "page.txt")]) == 2
     assert "give it the suffix .html" in capsys.readouterr().err
     (tmp_path / "page.html").write_text("mine")

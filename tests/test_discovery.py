@@ -245,7 +245,7 @@ def test_new_vectors_and_kinds_of_anchors(fitted, words):
     nearest = (translated @ (y.vectors / np.linalg.norm(y.vectors, axis=1, keepdims=True)).T).argmax(axis=1)
     assert np.mean(nearest == y.rows(x.keys)) > 0.9  # in Y's own, uncentered coordinates
     assert translated.shape == targets.shape
-    with pytest.raises(InputError, match="vectors: has 3 dimensions, X of this run has 300"):
+    with pytest.raises(InputError, match="vectors: has 3 dimensions, but X of this run has 300"):
         fitted.translate(np.ones((2, 3)))
     with pytest.raises(InputError, match="one of free, snapped, seeds, got 'best'"):
         fitted.y_.relative(y, anchors="best")

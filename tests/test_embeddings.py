@@ -36,7 +36,7 @@ def test_rows_and_take():
         (["a", "b"], np.ones((3, 2)), "2 keys for 3 vectors"),
         (["a", "b", "a"], np.ones((3, 2)), "duplicate key 'a' in rows 0 and 2"),
         (["a", "\ud800"], np.ones((2, 2)), "key of row 1 is not valid Unicode"),
-        (["a", ["b"]], np.ones((2, 2)), r"keys must be strings, or .* hashable, row 1 has list .'b'."),
+        (["a", ["b"]], np.ones((2, 2)), r"keys must be strings, .* hashable objects; row 1 has list .'b'."),
         (["a", None], np.ones((2, 2)), "row 1 has NoneType"),
         ([1, float("nan")], np.ones((2, 2)), "row 1 has float nan"),
         (["a", "b"], [[1, 2], [np.nan, 1]], "key 'b' .row 1. has NaN or infinite"),

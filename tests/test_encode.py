@@ -267,7 +267,7 @@ def test_long_texts_are_cut(roberta):
     assert np.isfinite(encoder.encode([long])).all()
     short = TransformersTextEncoder(roberta, max_length=5)
     np.testing.assert_array_equal(short.encode(["the cat sat on the mat"]), short.encode(["the cat sat"]))
-    with pytest.raises(InputError, match="max_length must be 1 to 32, the most that model .* takes, got 33"):
+    with pytest.raises(InputError, match="max_length must be from 1 to 32, the limit of model .*, got 33"):
         TransformersTextEncoder(roberta, max_length=33)
 
 
@@ -338,7 +338,7 @@ def test_encode_text_with_minilm(minilm, tmp_path, capsys):
     np.testing.assert_allclose(mean, space.vectors, atol=1e-5)
     plain = TransformersTextEncoder(minilm, pooling="mean").encode(sentences)
     np.testing.assert_allclose(plain / np.linalg.norm(plain, axis=1, keepdims=True), space.vectors, atol=1e-5)
-    assert "max_length must be 1 to 512" in failure(
+    assert "max_length must be from 1 to 512" in failure(
         capsys, *arguments, "--max-length", "600", "-o", tmp_path / "out.npz", "--overwrite"
     )
 
@@ -472,7 +472,7 @@ def test_efficientnet_lite_knows_a_picture_again(pictures, tmp_path, capsys):
     scene = np.arange(9) // 3
     same = scene[:, None] == scene
     assert (np.where(same, alike, 1).min(axis=1) > np.where(same, -1, alike).max(axis=1)).all()
-    assert "sizes are 0, 1, 2" in failure(
+    assert "the size must be one of 0, 1, 2" in failure(
         capsys, *arguments[:3], "--model", "efficientnet-lite:9", "-o", out, "--overwrite"
     )
 
@@ -791,7 +791,7 @@ def test_lines_and_long_fields(tmp_path):
         ("t.jsonl", b'{"text": "a"}\n{"text": \n', "t.jsonl, line 2: not valid JSON"),
         ("t.jsonl", b'{"text": "a"}\n[1]\n', "t.jsonl, line 2: one JSON object per line is needed, got list"),
         ("t.jsonl", b"[" * 100_000, "t.jsonl, line 1: not valid JSON"),
-        ("t.jsonl", b'{"body": "a", "id": 1}\n', "line 1: there is no field 'text'; there are 'body', 'id'"),
+        ("t.jsonl", b'{"body": "a", "id": 1}\n', "line 1: there is no field 'text'; fields: 'body', 'id'"),
         ("t.jsonl", b'{"text": 5}\n', "line 1: the field 'text' must be a string, got int"),
         ("t.jsonl", b'{"text": null}\n', "line 1: the field 'text' must be a string, got NoneType"),
         ("t.jsonl", b'{"text": "\\ud800"}\n', "line 1: the text is not valid Unicode"),
@@ -800,10 +800,10 @@ def test_lines_and_long_fields(tmp_path):
         ("t.csv", b"text\n", "t.csv: holds no text"),
         ("t.csv", b"text,id\na,1\nb\n", "t.csv, line 3: 2 columns are needed, got 1"),
         ("t.csv", b"text,text\na,1\n", "t.csv, line 1: the header names a column twice"),
-        ("t.tsv", b"body\na\n", "t.tsv, line 2: there is no field 'text'; there are 'body'"),
+        ("t.tsv", b"body\na\n", "t.tsv, line 2: there is no field 'text'; fields: 'body'"),
         ("t.jsonl.gz", b"not compressed", "t.jsonl.gz: not a readable gzip file"),
         ("t.jsonl.gz", gzip.compress(b'{"text": "a"}\n' * 99, mtime=0)[:-9], "t.jsonl.gz: not a readable gzip file"),
-        ("t.doc", b"a", "t.doc: the suffix names no known format of texts; known are .jsonl"),
+        ("t.doc", b"a", "t.doc: the suffix is not that of a known text format; known are .jsonl"),
     ],
 )
 def test_hostile_files_of_texts(name, content, message, tmp_path):
@@ -816,10 +816,10 @@ def test_hostile_files_of_texts(name, content, message, tmp_path):
 @pytest.mark.parametrize(
     ("records", "message"),
     [
-        ([{"id": 1}, {"id": "1"}], "line 2: the key '1' stands in line 1 already"),
+        ([{"id": 1}, {"id": "1"}], "line 2: the key '1' is already in line 1"),
         ([{"id": 1.5}], "line 1: the key field 'id' must be a string or a whole number, got float"),
         ([{"id": True}], "got bool"),
-        ([{}], "line 1: there is no field 'id'; there are 'text'"),
+        ([{}], "line 1: there is no field 'id'; fields: 'text'"),
     ],
 )
 def test_bad_keys_of_texts(records, message, tmp_path):
@@ -833,7 +833,7 @@ def test_bad_arguments_are_told_before_any_work(word_table, tmp_path, capsys):
     write_embeddings(word_table, tmp_path / "words.vec")
     (tmp_path / "t.txt").write_text("cat\n")
     arguments = ["encode", "text", tmp_path / "t.txt", "--model", tmp_path / "words.vec"]
-    assert "the suffix '.xyz' names no known format" in failure(capsys, *arguments, "-o", tmp_path / "o.xyz")
+    assert "the suffix '.xyz' is not that of a known format" in failure(capsys, *arguments, "-o", tmp_path / "o.xyz")
     assert "does not exist; create it first" in failure(capsys, *arguments, "-o", tmp_path / "no" / "o.npz")
     assert "is a folder" in failure(capsys, *arguments, "-o", (tmp_path / "d.npz").mkdir() or tmp_path / "d.npz")
     out = ["-o", tmp_path / "o.npz"]

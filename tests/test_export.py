@@ -139,7 +139,7 @@ def test_known_anchors_take_one_vector_and_stitchers_refuse_it(rotated):
 @pytest.mark.parametrize(
     ("vector", "message"),
     [
-        (np.ones(100), "vectors: has 100 dimensions, X of this run has 300; give vectors of X's encoder"),
+        (np.ones(100), "vectors: has 100 dimensions, but X of this run has 300; give vectors of X's encoder"),
         (np.zeros(300), "is a zero vector"),
         (np.full(300, np.nan), "has NaN or infinite values"),
         (np.r_[np.inf, np.ones(299)], "has NaN or infinite values"),

@@ -190,7 +190,7 @@ def test_parquet_names_its_extra_when_pyarrow_is_missing(tmp_path, monkeypatch):
         ("x.bin", b"1 1\na " + struct.pack("<f", 1) + b"junk", "more than the 1 rows"),
         ("x.bin", b"hello world\n", "not a word2vec binary"),
         ("x.bin", b"999999999999999 300\na " + bytes(10), "truncated"),
-        ("x.bin", b"1 99999999999\n", "cannot be"),
+        ("x.bin", b"1 99999999999\n", "which is impossible"),
         ("x.bin", b"1 2\n" + b"k" * 20_000, "longer than 10000 bytes"),
         ("x.npz", b"not a zip", "not a readable .npz"),
         ("x.npy", b"not an array", "not a readable .npy"),
@@ -199,8 +199,8 @@ def test_parquet_names_its_extra_when_pyarrow_is_missing(tmp_path, monkeypatch):
         ("x.safetensors", struct.pack("<Q", 2**60) + b"{}", "not a readable .safetensors"),
         ("x.safetensors", struct.pack("<Q", 2) + b"{}", "a matrix named `vectors` is needed"),
         ("x.parquet", b"not parquet", "not a readable .parquet"),
-        ("x.foo", b"1", "suffix '.foo' names no known format"),
-        ("x", b"1", "suffix '' names no known format"),
+        ("x.foo", b"1", "suffix '.foo' is not that of a known format"),
+        ("x", b"1", "suffix '' is not that of a known format"),
     ],
 )
 def test_bad_files_get_a_clear_error(tmp_path, name, content, message):

@@ -207,14 +207,14 @@ def test_spaces_in_any_form(space, keys):
         (torch.eye(3).to_sparse(), r"x: is a sparse matrix .*to_dense\(\)"),
         (
             pd.DataFrame({"id": ["a"], "one": [1.0], "day": [pd.Timestamp(0)]}),
-            "the columns 'id', 'day' hold no numbers",
+            "the columns 'id', 'day' do not hold numbers",
         ),
         (pd.DataFrame([[1.0, np.nan]], index=["p"]), "x: the vector of key 'p' .row 0. has NaN"),
         (pd.DataFrame(np.eye(2), index=["p", "p"]), "duplicate key 'p' in rows 0 and 1"),
         (pd.DataFrame(np.eye(2), index=["p", None]), "row 1 has (float nan|NoneType None)"),  # pandas 3, or 2
         ({"p": [1, 2], "q": [1, 2, 3]}, r"x: each key needs one vector, .* \(3,\) for 'q' and \(2,\) for 'p'"),
         ({}, "x: the space is empty"),
-        ("en.vec", "x: 'en.vec' is no array; read the file first, with kedge.read_embeddings"),
+        ("en.vec", "x: 'en.vec' is not an array; read the file first, with kedge.read_embeddings"),
         (None, "x: is None; give an array"),
     ],
 )
@@ -296,7 +296,7 @@ def test_tasks_take_tables_and_runs_with_texts(numbered, tmp_path):
 def test_keys_of_one_text_are_refused_where_texts_are_needed(tmp_path):
     space = as_space({1: [1.0, 0], "1": [0, 1.0]}, "here")
     assert space.rows(["1", 1]).tolist() == [1, 0]
-    with pytest.raises(InputError, match="the keys 1 and '1' are the same text, and files and pages hold texts"):
+    with pytest.raises(InputError, match="the keys 1 and '1' become the same text in a file or on a page"):
         kedge.write_embeddings(space, tmp_path / "space.npz")
     assert not list(tmp_path.iterdir())
 
@@ -304,7 +304,7 @@ def test_keys_of_one_text_are_refused_where_texts_are_needed(tmp_path):
 def test_a_run_whose_keys_have_one_text_is_not_saved(tmp_path):
     x = Embeddings([*NUMBERS_X[:-1], str(NUMBERS_X[0])], MATRICES[0])
     discovery = AnchorDiscovery(device="cpu").fit(x, FRAMES[1], zip(NUMBERS_X[:SEEDS], NUMBERS_Y, strict=False))
-    with pytest.raises(InputError, match="x: the keys .*1000.* and .*1000.* are the same text"):
+    with pytest.raises(InputError, match="x: the keys .*1000.* and .*1000.* become the same text"):
         discovery.save(tmp_path / "run")
     assert not list(tmp_path.iterdir())
 
@@ -327,14 +327,14 @@ def test_vectors_of_the_other_side_are_told_where_to_go():
     x, y = MATRICES[0], MATRICES[1][:, :12]
     discovery = AnchorDiscovery(device="cpu", n_anchors=20).fit(x, y, [(row, row) for row in range(SEEDS)])
     with pytest.raises(
-        InputError, match=r"12 dimensions, X of this run has 16; .*; Y has 12: use `y_` .* `translate` with back=True"
+        InputError, match=r"12 dimensions, but X of this run has 16; .*; Y has 12: use `y_` .* with back=True"
     ):
         discovery.translate(y)
     with pytest.raises(
-        InputError, match=r"16 dimensions, Y of this run has 12; .*; X has 16: use `x_` .* without back"
+        InputError, match=r"16 dimensions, but Y of this run has 12; .*; X has 16: use `x_` .* without back"
     ):
         discovery.y_.relative(x[0])
-    with pytest.raises(InputError, match=r"16 dimensions, Y of this run has 12; .*; X has 16: use `x_`"):
+    with pytest.raises(InputError, match=r"16 dimensions, but Y of this run has 12; .*; X has 16: use `x_`"):
         discovery.translate(x, back=True)
     with pytest.raises(InputError, match="give vectors of X's encoder$"):
         discovery.translate(np.ones(7))

@@ -96,13 +96,13 @@ def test_an_exported_file_has_one_scale(run_files, tmp_path):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"matrix": np.ones((3, 24), np.float32)}, "source_center is not as it was written"),
-        ({"matrix": np.ones((32, 24))}, "matrix is not as it was written"),
-        ({"length": np.asarray(np.nan, np.float32)}, "length is not as it was written"),
-        ({"length": np.asarray(-1, np.float32)}, "is not as it was written"),
-        ({"about": np.asarray("{}")}, "is no file of `kedge export"),
-        ({"about": np.asarray("[")}, "is no file of `kedge export"),
-        ({"matrix": np.asarray([None], dtype=object)}, "is no file of `kedge export"),
+        ({"matrix": np.ones((3, 24), np.float32)}, "source_center has changed since it was written"),
+        ({"matrix": np.ones((32, 24))}, "matrix has changed since it was written"),
+        ({"length": np.asarray(np.nan, np.float32)}, "length has changed since it was written"),
+        ({"length": np.asarray(-1, np.float32)}, "has changed since it was written"),
+        ({"about": np.asarray("{}")}, "is not a file written by `kedge export"),
+        ({"about": np.asarray("[")}, "is not a file written by `kedge export"),
+        ({"matrix": np.asarray([None], dtype=object)}, "is not a file written by `kedge export"),
     ],
 )
 def test_a_damaged_exported_file_is_refused(change, said, tmp_path):
@@ -121,7 +121,7 @@ def test_what_is_no_exported_file_is_refused(tmp_path):
             kedge.load_translator(tmp_path / name)
     for name in ("text.npz", "text.safetensors"):
         (tmp_path / name).write_text("text")
-        with pytest.raises(InputError, match="is no file of `kedge export"):
+        with pytest.raises(InputError, match="is not a file written by `kedge export"):
             kedge.load_translator(tmp_path / name)
 
 
@@ -146,7 +146,7 @@ def test_mistakes_are_explained(run_files):
 
     with pytest.raises(InputError, match="documents must be one of translate, native, got 'both'"):
         EmbedderTranslation(run_files[0], "both")
-    with pytest.raises(InputError, match="gives vectors of 7 dimensions, and .* translates from 300"):
+    with pytest.raises(InputError, match="gives vectors of 7 dimensions, but .* translates from 300"):
         EmbedderTranslation(run_files[0]).of_query(np.ones(7))
 
 
@@ -427,7 +427,7 @@ def test_a_module_translates_as_a_translator(tmp_path):
     np.testing.assert_allclose(translated["sentence_embedding"], translator(vectors), rtol=1e-5, atol=1e-6)
     assert translated["other"] == 1
     assert given["sentence_embedding"].shape == (6, 32)
-    with pytest.raises(InputError, match="gives vectors of 5 dimensions, and this module translates from 32"):
+    with pytest.raises(InputError, match="gives vectors of 5 dimensions, but this module translates from 32"):
         module({"sentence_embedding": torch.ones(1, 5)})
     with pytest.raises(InputError, match="only one linear map"):
         TranslationModule.from_translator(translator.then(make_translator(24, 8)))

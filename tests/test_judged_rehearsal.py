@@ -236,7 +236,7 @@ def test_unknown_ids_are_refused_where_nothing_may_be_skipped(change, tmp_path):
 
 
 def test_bad_arguments_are_refused(change):
-    with pytest.raises(InputError, match="relevant: it is not known which queries this is about; give `queries`"):
+    with pytest.raises(InputError, match="relevant: also give `queries`"):
         judged(change, queries=None)
     with pytest.raises(InputError, match="relevant: 3 queries have a relevant text, at least 10 are needed"):
         judged(change, relevant=[("q0", "t0"), ("q1", "t1"), ("q2", "t2", 3)])
@@ -252,7 +252,7 @@ def test_bad_arguments_are_refused(change):
     with pytest.raises(InputError, match="asked-old.npz: lacks 20 of the 120 queries of asked.npz, the first is 'q0'"):
         judged(change, queries_old=few)
     narrow = Embeddings(change.queries_old.keys, change.queries_old.vectors[:, :7], "narrow.npz")
-    with pytest.raises(InputError, match="narrow.npz: has 7 dimensions, Y, the old model's, has 20"):
+    with pytest.raises(InputError, match="narrow.npz: has 7 dimensions, but Y, the old model's, has 20"):
         judged(change, queries_old=narrow)
 
 

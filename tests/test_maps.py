@@ -166,7 +166,7 @@ def test_all_candidates_come_with_their_family(with_kernel):
 
 
 def test_there_is_no_family_of_another_name():
-    with pytest.raises(InputError, match="there is no family of maps 'kernel'; there are rotation, whiten-rotate"):
+    with pytest.raises(InputError, match="no family of maps 'kernel'; the families are rotation, whiten-rotate"):
         form_of("kernel")
 
 
@@ -290,7 +290,7 @@ def test_a_run_keeps_it(bent, run):
 def test_without_its_family_a_run_says_what_is_missing(run, monkeypatch):
     monkeypatch.delitem(FAMILIES, "kernel")
     for load in (kedge.load, kedge.load_translator):
-        with pytest.raises(InputError, match="map.safetensors: map: there is no family of maps 'kernel'; there are"):
+        with pytest.raises(InputError, match="map.safetensors: map: there is no family of maps 'kernel'; the families"):
             load(run)
 
 

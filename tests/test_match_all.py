@@ -108,7 +108,7 @@ def test_a_run_keeps_its_curve(fitted, run_files, tmp_path, all_words):
 
     seal(old)
     assert load(old).confidence_curve_ is None
-    with pytest.raises(InputError, match="does not say what margins are worth"):
+    with pytest.raises(InputError, match="does not say how probable a match"):
         matched(all_words | {"run": old}, tmp_path / "pairs")
     assert not (tmp_path / "pairs.unfinished").exists()
 
@@ -185,7 +185,7 @@ def test_another_call_does_not_go_on(all_words, tmp_path, small_buckets):
     with pytest.raises(InputError, match="was begun with another min_confidence"):
         matched(all_words, tmp_path / "pairs", min_confidence=0.5)
     with (
-        pytest.raises(InputError, match="go on with --resume"),
+        pytest.raises(InputError, match="continue it with --resume"),
         job_folder(tmp_path / "pairs", PAIRS, resume=False, overwrite=False, activity="match"),
     ):
         pass
@@ -206,7 +206,7 @@ def test_the_command_writes_pairs(all_words, tmp_path, capsys):
 
 @pytest.mark.parametrize(("option", "message"), [
     (["--ray", "host:1"], "--ray: is for --engine ray"),
-    (["--resume"], "nothing to go on with"),
+    (["--resume"], "there is nothing to resume"),
     (["--engine", "ray", "--ray", "host:1", "--workers", "2"], "has its own"),
 ])  # fmt: skip
 def test_options_that_do_not_fit_are_refused(all_words, tmp_path, capsys, option, message):

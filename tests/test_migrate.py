@@ -81,7 +81,7 @@ def test_rows_are_marked_as_translated(kind, shop, run_files, words, tmp_path, c
     assert {payload["place"] for payload in payloads} == set(range(500))
     # The mark belongs to the migration: without it another one would be resumed.
     assert run("migrate", shop, target, "--run", run_files[0], "--resume") == 2
-    assert "something else" in capsys.readouterr().err
+    assert "something other" in capsys.readouterr().err
     assert run("migrate", shop, target, "--run", run_files[0], "--mark", "made_by", "--resume") == 0
 
 
@@ -99,9 +99,9 @@ def test_marks_that_cannot_be_made(shop, run_files, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        (["--back"], "holds vectors of 300 numbers, the map takes 100; it takes them the other way, by --back"),
-        (["--resume", "--to-model", "other"], "something else"),
-        ([], "already exists; go on with --resume"),
+        (["--back"], "holds vectors of 300 numbers, but the map takes 100; with --back it takes them"),
+        (["--resume", "--to-model", "other"], "something other"),
+        ([], "already exists; continue with --resume"),
     ],
 )
 def test_what_cannot_be_carried_is_refused(shop, run_files, tmp_path, capsys, more, told):
@@ -167,7 +167,7 @@ def test_ids_that_repeat_are_refused_left_out_or_renamed(words, run_files, tmp_p
         f"{ids[110]}\thas the id of an earlier row",
     ]
     assert run(*command, "--on-duplicate", "suffix", "--resume") == 2
-    assert "something else" in capsys.readouterr().err
+    assert "something other" in capsys.readouterr().err
     command[2] = f"parquet:{tmp_path / 'all'}"
     assert run(*command, "--on-duplicate", "suffix", "--json") == 0
     result = json.loads(capsys.readouterr().out)
@@ -255,7 +255,7 @@ def test_stores_are_listed(capsys, monkeypatch):
     )
     with pytest.raises(SystemExit, match="2"):
         run("info", "chroma:folder")
-    assert "reads chroma:PLACE#NAME" in capsys.readouterr().err
+    assert "has the form chroma:PLACE#NAME" in capsys.readouterr().err
 
 
 def test_secrets_are_shown_nowhere(run_files, tmp_path, capsys):

@@ -343,7 +343,7 @@ def test_a_file_labels_keys_of_either_space(tmp_path, words):
     file.write_text("key\tlabel\nwater\twet\nabsent\tdry\n")
     assert read_labels_of_both(file, x, y) == {"water": "wet"}
     for text, message in (
-        ("absent\tdry\n", "labels no key of"),
+        ("absent\tdry\n", "no line labels a key of"),
         ("water\twet\nwater\tdry\n", "line 2: 'water' is labelled 'wet' already, got 'dry'"),
         ("water\n", "line 1: a key and a label are needed"),
     ):

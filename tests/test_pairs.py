@@ -42,11 +42,11 @@ def test_by_row_and_bare_quotes(tmp_path):
         ("p.tsv", "a\tQ\n", "line 1: Y .* has no key 'Q'"),
         ("p.tsv", "a\n", "line 1: two columns are needed, got 1"),
         ("p.txt", "a B c\n", "line 1: two columns are needed, got 3"),
-        ("p.tsv", "x_row\ty_row\n\u00b2\t0\n", "line 2: '\u00b2' is no row of X"),
+        ("p.tsv", "x_row\ty_row\n\u00b2\t0\n", "line 2: '\u00b2' is not a row of X"),
         ("p.tsv", "", "holds no pair"),
         ("p.tsv", "x\ty\n", "a header and no pair"),
-        ("p.tsv", "x_row\ty_row\n0\t9\n", "line 2: '9' is no row of Y .* 0 to 3"),
-        ("p.tsv", "x_row\ty_row\n-1\t0\n", "line 2: '-1' is no row of X"),
+        ("p.tsv", "x_row\ty_row\n0\t9\n", "line 2: '9' is not a row of Y .* 0 to 3"),
+        ("p.tsv", "x_row\ty_row\n-1\t0\n", "line 2: '-1' is not a row of X"),
         ("p.csv", 'x,y\n"a,B\n', "line 2: two columns are needed, got 1"),
     ],
 )
@@ -75,7 +75,7 @@ def test_a_dictionary_may_name_what_the_spaces_lack(tmp_path):
         ("B a\nA c\n", "none of its 2 lines names a key of X .*, with keys such as 'a'.* line 1 holds 'B' and 'a'"),
         ("x y\n", "a header and no pair"),
         ("a\n", "line 1: two columns are needed"),
-        ("x_row y_row\nfive 1\n", "line 2: 'five' is no row of X"),
+        ("x_row y_row\nfive 1\n", "line 2: 'five' is not a row of X"),
     ],
 )
 def test_a_dictionary_must_be_of_use_and_well_formed(tmp_path, text, message):

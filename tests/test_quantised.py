@@ -102,7 +102,7 @@ def test_a_run_of_the_first_dimensions_takes_vectors_of_all(rotated, tmp_path, c
     np.testing.assert_array_equal(loaded.translate(long, kind="query"), loaded.translate(x, kind="query"))
     with pytest.raises(kedge.InputError, match=r"must have shape \(k, 16\)"):
         loaded.translator(back=True)(long)
-    with pytest.raises(kedge.InputError, match="the first 16 of its 24 dimensions: shorten it by"):
+    with pytest.raises(kedge.InputError, match="the first 16 of its 24 dimensions: shorten it with"):
         loaded.require_spaces(kedge.read_embeddings(files[0]), y)
     parsed = parse_request(json.dumps({"model": "m", "input": long[:2].tolist()}).encode(), translator, 10)
     np.testing.assert_array_equal(translator(parsed.vectors), translator(x[:2]))
@@ -172,7 +172,7 @@ def test_binary_indexes_of_faiss(tmp_path):
     graph = faiss.IndexBinaryHNSW(64)
     graph.add(UBINARY)
     faiss.write_index_binary(graph, str(tmp_path / "b.faiss"))
-    with pytest.raises(kedge.InputError, match="flat ones are read"):
+    with pytest.raises(kedge.InputError, match="only flat ones can be read"):
         kedge.read_embeddings(f"faiss:{tmp_path / 'b.faiss'}")
 
 

@@ -138,11 +138,11 @@ def test_a_kind_that_the_run_does_not_know_is_refused(asked, fitted, words, run_
         lambda: fitted.translate(words[0], kind="query"),
         lambda: kedge.load_translator(run_files[0], kind="query"),
     ):
-        with pytest.raises(InputError, match=r"this run knows no queries as a kind; give some.*--queries"):
+        with pytest.raises(InputError, match=r"this run was made without queries; give some.*--queries"):
             translate()
     with pytest.raises(InputError, match="kind must be one of text, query, got 'question'"):
         asked.translate(world[0], kind="question")
-    with pytest.raises(InputError, match="kind 'query' is for queries of X, and back translates vectors of Y"):
+    with pytest.raises(InputError, match="kind 'query' is for queries of X, but back translates vectors of Y"):
         asked.translate(world[1], kind="query", back=True)
 
 
@@ -204,7 +204,7 @@ def test_json_says_how_queries_are_translated(files, capsys):
     assert run("discover", *spaces, *options, "-o", files / "without") == 0
     assert json.loads(capsys.readouterr().out)["queries"] is None
     assert run("translate", files / "without", files / "x.npz", "-o", files / "z.npy", "--kind", "query") == 2
-    assert "this run knows no queries as a kind" in capsys.readouterr().err
+    assert "this run was made without queries" in capsys.readouterr().err
 
 
 def test_integrations_translate_queries_as_their_kind_and_documents_as_texts(asked, world, tmp_path):

@@ -291,9 +291,9 @@ def test_bad_input_is_refused_with_what_to_do(turned):
     with pytest.raises(InputError, match="known pairs, number 1, .'z', 'a1'.: x .new.npz. has no key 'z'"):
         rehearse(discovery, x, y, [("z", "a1")], device="cpu")
     flat = Embeddings(y.keys, y.vectors[:, :8], "flat.npz")
-    with pytest.raises(InputError, match="flat.npz: has 8 dimensions, Y, the old model's, has 16 in this run"):
+    with pytest.raises(InputError, match="flat.npz: has 8 dimensions, but Y, the old model's, has 16 in this run"):
         rehearse(discovery, x, flat, device="cpu")
-    with pytest.raises(InputError, match="flat.npz: has 8 dimensions, X, the new model's, has 16"):
+    with pytest.raises(InputError, match="flat.npz: has 8 dimensions, but X, the new model's, has 16"):
         rehearse(discovery, x, y, queries=flat, device="cpu")
 
 
@@ -409,7 +409,7 @@ def test_what_was_not_measured_is_reported(files, turned, tmp_path, capsys):
     write_table(tmp_path / "known.tsv", ("x", "y"), known)
     assert call(*files, "--known", tmp_path / "known.tsv", "--queries", files[1], "--fail-under", "0.9") == 0
     captured = capsys.readouterr()
-    assert "The translated index was not measured: that takes at least 100 known texts." in captured.out
+    assert "The translated index was not measured: that needs at least 100 known texts." in captured.out
     assert "--queries: not used" in captured.err
     assert call(*files, "--known", tmp_path / "known.tsv", "--fail-under", "0.9", "--direction", "index") == 3
     assert "no value of --metric self-recall-10 --direction index" in capsys.readouterr().err

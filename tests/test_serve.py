@@ -218,7 +218,7 @@ def entry(vector: Any, index: int = 0) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ({"data": [entry([1.0] * 5)]}, "vectors of 5 dimensions, and this run translates from 300"),
+        ({"data": [entry([1.0] * 5)]}, "vectors of 5 dimensions, but this run translates from 300"),
         ({"data": [entry([0.0] * DIM)]}, "is zero"),
         ({"data": [entry("?")]}, "neither numbers nor base64"),
         ({"data": [entry(None)]}, "another form"),
@@ -293,9 +293,9 @@ def test_a_connection_that_upstream_closed_is_tried_again(translator, model, ups
     [
         ({"input": []}, "not empty"),
         ({"input": ""}, "texts that are not empty"),
-        ({"input": ["dog", [0.5]]}, "and not both"),
-        ({"input": ["a", "b", "c", "d"]}, "has 4 entries, and at most 3"),
-        ({"input": [[0.5, 1.0]]}, "2 dimensions, and this run translates from 300"),
+        ({"input": ["dog", [0.5]]}, "either texts that"),
+        ({"input": ["a", "b", "c", "d"]}, "has 4 entries, but at most 3"),
+        ({"input": [[0.5, 1.0]]}, "2 dimensions, but this run translates from 300"),
         ({"input": [[0.0] * DIM]}, "is zero"),
         ({"input": "dog", "dimensions": 64}, "dimensions must be 100"),
         ({"input": "dog", "encoding_format": "hex"}, "one of float, base64"),
@@ -312,7 +312,7 @@ def test_vectors_need_no_upstream(translator, model):
         vector = model.vector("dog")
         answer = client.embeddings.create(model="m", input=[vector.tolist()])
         np.testing.assert_allclose(vectors_of(answer)[0], translator(vector), atol=1e-6)
-        with refused(openai.BadRequestError, "there is no --upstream"):
+        with refused(openai.BadRequestError, "without --upstream only vectors are translated"):
             client.embeddings.create(model="m", input="dog")
 
 
@@ -353,7 +353,7 @@ def test_what_is_refused_before_it_is_read(translator, upstream, model):
         for status, said, answer in (
             (413, "more than 4000 bytes", post(url, b"x" * 4001)),
             (415, "must be JSON", post(url, good, **{"Content-Type": "text/plain"})),
-            (403, "ask for 127.0.0.1", post(url, good, Host="elsewhere.example")),
+            (403, "wrong host: use 127.0.0.1", post(url, good, Host="elsewhere.example")),
             (404, "POST /v1/embeddings", post(f"{server.url}/others", good)),
             (400, "not JSON", post(url, b"{")),
             (400, "not JSON", post(url, b"[" * 900)),
@@ -376,7 +376,7 @@ def test_more_requests_than_there_is_room_for(translator, model, upstream):
     with asking(translator, upstream.url, limits=Limits(max_requests=1)) as client, ThreadPoolExecutor(1) as thread:
         first = thread.submit(post, f"{client.base_url}embeddings", b'{"model": "m", "input": "dog"}')
         assert begun.wait(20)
-        with refused(BROKEN, "503.*1 requests are at work"):
+        with refused(BROKEN, "503.*1 requests are in progress"):
             client.embeddings.create(model="m", input="dog")
         release.set()
         assert first.result(20)[0] == 502

@@ -163,7 +163,7 @@ def test_known_anchors_refuse_what_makes_no_sense(rotated):
         KnownAnchors().fit(x, np.ones((40, 3)), [(0, 0)])
     with pytest.raises(NotFittedError, match="call fit first"):
         KnownAnchors().x_.relative(x)
-    with pytest.raises(InputError, match="has 3 dimensions, Y of this run has 16"):
+    with pytest.raises(InputError, match="has 3 dimensions, but Y of this run has 16"):
         KnownAnchors().fit(x, y, [(0, 0)]).y_.relative(np.ones((1, 3)))
     with pytest.raises(InputError, match="KnownAnchors has no parameter 'centered'; it has center"):
         KnownAnchors().set_params(centered=False)
@@ -266,13 +266,13 @@ def test_stitcher_refuses_what_makes_no_sense(fitted, split, words, rotated):
         Stitcher(fitted, space="z").fit(train, labels)
     with pytest.raises(InputError, match="anchors must be one of free, snapped, seeds, got 'all'"):
         Stitcher(fitted, anchors="all").fit(train, labels)
-    with pytest.raises(InputError, match="KnownAnchors have one kind only"):
+    with pytest.raises(InputError, match="KnownAnchors have only one kind"):
         Stitcher(KnownAnchors().fit(*words, fitted.seeds_), anchors="free").fit(train, labels)
     with pytest.raises(NotFittedError, match="this Stitcher is not fitted yet"):
         Stitcher(fitted).predict_y(test)
     with pytest.raises(NotFittedError, match="this AnchorDiscovery is not fitted yet"):
         Stitcher(AnchorDiscovery()).fit(train, labels)
-    with pytest.raises(InputError, match="has 100 dimensions, X of this run has 300"):
+    with pytest.raises(InputError, match="has 100 dimensions, but X of this run has 300"):
         Stitcher(fitted).fit(test, labels)
     with pytest.raises(InputError, match="labels: none are given"):
         stitch_scores([], [])
@@ -281,7 +281,7 @@ def test_stitcher_refuses_what_makes_no_sense(fitted, split, words, rotated):
 def test_without_seeds_there_are_no_seed_coordinates(rotated):
     x, y = rotated()
     discovery = AnchorDiscovery(n_anchors=20, device="cpu").fit(x, y)
-    with pytest.raises(InputError, match="anchors='seeds': there are none"):
+    with pytest.raises(InputError, match="anchors='seeds': this run has no such anchors"):
         Stitcher(discovery, anchors="seeds").fit(x, [0, 1] * 150)
 
 

@@ -273,7 +273,7 @@ def test_without_checksums_nothing_is_loaded(run):
     for damage in (lambda: (run / SUMS).write_bytes(b"\xff"), (run / SUMS).unlink):
         damage()
         for load in (kedge.load, kedge.load_translator):
-            with pytest.raises(InputError, match="SHA256SUMS: cannot be read, so that nothing shows whether"):
+            with pytest.raises(InputError, match="SHA256SUMS: cannot be read, so it is not known whether"):
                 load(run)
     (run / SUMS).write_text("")
     for load in (kedge.load, kedge.load_translator):

@@ -289,7 +289,7 @@ def test_a_migration_that_was_interrupted_goes_on(two_addresses, monkeypatch):
         with open_store(two_addresses[1]) as target:
             with pytest.raises(InputError, match="--resume"):
                 carry_all(source, target)
-            with pytest.raises(InputError, match="something else"):
+            with pytest.raises(InputError, match="something other"):
                 migrate(source, target, turned, {"model": "other"}, (DIM, DIM + 1), resume=True)
             result = carry_all(source, target, resume=True)
             before = sum(map(len, batches))
@@ -363,9 +363,9 @@ def test_addresses_show_no_secret():
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("chroma:here", "reads chroma:PLACE#NAME"),
-        ("chroma:#name", "reads chroma:PLACE#NAME"),
-        ("faiss:", "reads faiss:PLACE"),
+        ("chroma:here", "has the form chroma:PLACE#NAME"),
+        ("chroma:#name", "has the form chroma:PLACE#NAME"),
+        ("faiss:", "has the form faiss:PLACE"),
         ("faiss:a.index#name", "without a name"),
     ],
 )

@@ -303,7 +303,7 @@ def test_pg_without_a_key_no_vector_is_sent_to_a_row(database, tmp_path, index):
         with open_store(f"pgvector:{database.url}#docs.new") as target:
             with pytest.raises(InputError, match="3 ids repeat"):
                 migrate(source, target, doubled, {}, (3, 6))
-            with pytest.raises(InputError, match=r"a vector may reach the wrong row; add one \(ALTER TABLE"):
+            with pytest.raises(InputError, match=r"a vector could reach the wrong row; add one \(ALTER TABLE"):
                 migrate(source, target, doubled, {}, (3, 6), on_duplicate="first")
         with open_store(f"parquet:{tmp_path / 'new'}") as target:
             result = migrate(source, target, doubled, {}, (3, 6), on_duplicate="suffix", batch_rows=1)

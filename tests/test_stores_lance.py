@@ -178,7 +178,7 @@ def test_tables_that_others_made(tmp_path):
         with pytest.raises(InputError, match="no column of text or integers .* embedding, weight"):
             store.fetch([1])
     address = table_with(tmp_path / "none", {"id": [1], "text": ["a"]})
-    with open_store(address) as store, pytest.raises(InputError, match="there are id, text"):
+    with open_store(address) as store, pytest.raises(InputError, match="the columns are id, text"):
         store.describe()
     with pytest.raises(InputError, match="not a URL"), open_store("lancedb:s3://bucket#t"):
         pass

@@ -103,7 +103,7 @@ def test_pg_a_column_gets_no_rows_that_the_table_has_not(database):
         with pytest.raises(InputError, match="1 of 2 ids are not in the table, one is 7"):
             store.write(Batch([1, 7], VECTORS[:2], [{}, {}]))
         assert store.describe().rows == 0
-        with pytest.raises(InputError, match="ids are bigint there, 'seven' is not"):
+        with pytest.raises(InputError, match="ids are bigint there, but 'seven' is not"):
             store.write(Batch(["seven"], VECTORS[:1], [{}]))
 
 
@@ -159,7 +159,7 @@ def test_pg_types(database):
     with open_store(f"pgvector:{database.url}#docs.half") as source:
         assert source.id_of(str(key).upper()) == str(key)
         assert source.present([str(key), str(uuid.uuid4())]) == {str(key)}
-        with pytest.raises(InputError, match="ids are uuid there, '1' is not"):
+        with pytest.raises(InputError, match="ids are uuid there, but '1' is not"):
             source.id_of("1")
         with open_store(f"pgvector:{database.url}#copy") as target:
             assert migrate(source, target, doubled, {}, (3, 6)).complete
@@ -255,7 +255,7 @@ def test_pg_a_server_that_is_not_there():
     with pytest.raises(InputError, match=r"me:\*\*\*@127\.0\.0\.1:1/db#docs: .*refused") as caught:
         read_embeddings("pgvector:postgresql://me:hush@127.0.0.1:1/db#docs")
     assert "hush" not in str(caught.value)
-    with pytest.raises(InputError, match=r"password=\*\*\* .*reads pgvector:postgresql://"):
+    with pytest.raises(InputError, match=r"password=\*\*\* .*has the form pgvector:postgresql://"):
         read_embeddings("pgvector:host=there password=hush user=me#docs")
 
 
@@ -306,7 +306,7 @@ def test_sqlite_a_table_of_others(sqlite):
         pages = list(store.read(3))
         assert store.present([store.id_of("20"), 7]) == {20}
         assert store.fetch(["20"]).ids == [20]
-        with pytest.raises(InputError, match="only tables that kedge made are written"):
+        with pytest.raises(InputError, match="kedge only writes to tables that it made"):
             store.write(Batch([8], VECTORS[:1], [{}]))
     assert [len(page) for page in pages] == [3, 1]
     rows = {name: payload for page in pages for name, payload in zip(page.ids, page.payloads, strict=True)}
@@ -333,7 +333,7 @@ def test_sqlite_whole_numbers_as_ids_and_a_column_of_that_name(sqlite):
         store.write(rows)
         store.write(replace(rows, vectors=-rows.vectors))  # what is there stays
         assert (store.describe().metric, store.describe().id_type) == ("l2", "int")
-        with pytest.raises(InputError, match="ids are whole numbers there, 'a' is not"):
+        with pytest.raises(InputError, match="ids are whole numbers there, but 'a' is not"):
             store.id_of("a")
     batch = read_all(address)
     assert batch.ids == rows.ids

@@ -33,10 +33,10 @@ def job_folder(out: Path, result: str, *, resume: bool, overwrite: bool, activit
         if unfinished.exists() and not resume:
             if any(unfinished.iterdir()):
                 raise InputError(
-                    f"{unfinished}: holds an unfinished {activity}; go on with --resume, or delete that folder"
+                    f"{unfinished}: holds an unfinished {activity}; continue it with --resume, or delete that folder"
                 )
         elif resume and not unfinished.exists():
-            raise InputError(f"{unfinished}: does not exist, so that there is nothing to go on with; omit --resume")
+            raise InputError(f"{unfinished}: does not exist, so there is nothing to resume; omit --resume")
         unfinished.mkdir(exist_ok=True)
         try:
             yield unfinished
@@ -60,7 +60,7 @@ def require_same_call(folder: Path, call: Mapping[str, Any]) -> None:
         differing = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
         if differing:
             raise InputError(
-                f"{folder}: was begun with another {differing[0]}; go on with the same, or delete that folder"
+                f"{folder}: was begun with another {differing[0]}; continue with the same, or delete that folder"
             )
     else:
         with atomic_path(path) as temporary:

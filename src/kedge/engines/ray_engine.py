@@ -162,8 +162,8 @@ def _explained() -> Iterator[None]:
         raise
     except ray.exceptions.RayError as error:
         raise EngineError(
-            f"Ray could not finish ({_first_line(error)}); the output was not written, and --resume goes on from what "
-            "is done"
+            f"Ray could not finish ({_first_line(error)}); the output was not written, and --resume continues from "
+            "what is done"
         ) from error
 
 

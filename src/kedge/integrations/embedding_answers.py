@@ -42,7 +42,7 @@ def parse_request(body: bytes, translator: Translator, max_inputs: int) -> Embed
     if not isinstance(inputs, list) or not inputs:
         raise InputError("input must be a text, a list of texts, of tokens or of vectors, and not empty")
     if len(inputs) > max_inputs:
-        raise InputError(f"input has {len(inputs)} entries, and at most {max_inputs} are answered at once; send fewer")
+        raise InputError(f"input has {len(inputs)} entries, but at most {max_inputs} are answered at once; send fewer")
     encoding = asked.get("encoding_format") or "float"
     if encoding not in _ENCODINGS:
         raise InputError(f"encoding_format must be one of {', '.join(_ENCODINGS)}, got {encoding!r}")
@@ -56,7 +56,7 @@ def parse_request(body: bytes, translator: Translator, max_inputs: int) -> Embed
     if all(isinstance(text, str) and text for text in inputs):
         return EmbeddingRequest(model, encoding, inputs, None)
     if not all(map(_is_numbers, inputs)):
-        raise InputError("input must hold texts that are not empty, or lists of numbers, and not both")
+        raise InputError("input must hold either texts that are not empty, or lists of numbers")
     if all(isinstance(number, int) for numbers in inputs for number in numbers):
         return EmbeddingRequest(model, encoding, inputs, None)
     return EmbeddingRequest(model, encoding, None, _as_rows(inputs, translator, "input"))
@@ -140,7 +140,7 @@ def _as_rows(vectors: list[Any], translator: Translator, what: str) -> NDArray[n
     if rows.ndim != 2 or rows.shape[1] not in translator.dims_taken:
         found = f"{rows.shape[1]} dimensions" if rows.ndim == 2 else "another form"
         raise InputError(
-            f"{what} holds vectors of {found}, and this run translates from {translator.dims[0]}: "
+            f"{what} holds vectors of {found}, but this run translates from {translator.dims[0]}: "
             "is it the model that X of the run was encoded with?"
         )
     return rows

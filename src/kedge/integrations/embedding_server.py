@@ -147,7 +147,7 @@ class EmbeddingServer:
         except web.HTTPRequestEntityTooLarge:
             return _RefusedError(413, f"the body has more than {self._limits.max_bytes} bytes").response()
         except web.HTTPException as error:
-            return _RefusedError(error.status, f"{error.reason}: ask by POST /v1/embeddings").response()
+            return _RefusedError(error.status, f"{error.reason}: use POST /v1/embeddings").response()
 
     def _require_allowed(self, request: web.Request) -> None:
         if self._client_key is not None:
@@ -157,7 +157,7 @@ class EmbeddingServer:
                     401, "the key is missing or wrong: send Authorization: Bearer KEY", "authentication_error"
                 )
         elif _host_of(request.host) not in LOOPBACK_NAMES:  # DNS rebinding by a page from elsewhere
-            raise _RefusedError(403, f"ask for {LOOPBACK_NAMES[0]}", "permission_error")
+            raise _RefusedError(403, f"wrong host: use {LOOPBACK_NAMES[0]}", "permission_error")
 
     async def _health(self, _: web.Request) -> web.Response:
         source, target = self._translator.dims
@@ -168,7 +168,7 @@ class EmbeddingServer:
             raise _RefusedError(415, f"the body must be JSON, with Content-Type: {_JSON}; got {request.content_type}")
         if self._at_work >= self._limits.max_requests:
             raise _RefusedError(
-                503, f"{self._at_work} requests are at work already; try again", "server_error", after="1"
+                503, f"{self._at_work} requests are in progress already; try again", "server_error", after="1"
             )
         self._at_work += 1
         try:
@@ -194,7 +194,7 @@ class EmbeddingServer:
     async def _encoded(self, asked: EmbeddingRequest) -> tuple[Translated, Mapping[str, Any]]:
         """Have upstream encode texts; returns translated vectors (k, dt), trust in them, and usage."""
         if self._upstream is None or self._session is None:
-            raise _RefusedError(400, "there is no --upstream, so that only vectors are translated; send them as input")
+            raise _RefusedError(400, "without --upstream only vectors are translated; send vectors as input")
         body = upstream_body(asked, self._upstream.model)
         try:
             try:
@@ -237,7 +237,9 @@ class EmbeddingServer:
             given += chunk
             if len(given) > self._limits.max_bytes:
                 raise _RefusedError(
-                    502, f"upstream answers with more than {self._limits.max_bytes} bytes; send fewer", "upstream_error"
+                    502,
+                    f"upstream answered with more than {self._limits.max_bytes} bytes; send fewer",
+                    "upstream_error",
                 )
         return bytes(given)
 

@@ -79,7 +79,7 @@ class TranslationModule(Module):
         rows = given.float()
         if rows.shape[-1] != self.source_dim:
             raise InputError(
-                f"the model gives vectors of {rows.shape[-1]} dimensions, and this module translates from "
+                f"the model gives vectors of {rows.shape[-1]} dimensions, but this module translates from "
                 f"{self.source_dim}; put it after the model that X of the run was encoded with"
             )
         matrix, source, target = self.matrix.float(), self.source_center.float(), self.target_center.float()

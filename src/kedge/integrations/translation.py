@@ -79,7 +79,7 @@ class EmbedderTranslation:
         rows = np.asarray(vectors, dtype=np.float32)
         if rows.ndim != 2 or rows.shape[1] not in self.translator.dims_taken:
             raise InputError(
-                f"the embedder gives vectors of {rows.shape[-1]} dimensions, and {self.run} translates from {source}; "
+                f"the embedder gives vectors of {rows.shape[-1]} dimensions, but {self.run} translates from {source}; "
                 "wrap the model that X of the run was encoded with"
             )
         return (self.query_translator if query else self.translator)(rows)

@@ -110,7 +110,7 @@ def _pair_answers(union: Union, pair: tuple[int, int], recognition: Recognition 
         return None
     share = 0.0 if recognition is None else recognition.share
     if pair in union.breaking:
-        reason = "It looks right by itself, but no loop over it closes, and all other pairs close theirs."
+        reason = "It looks right by itself, but no loop through it closes, while all other pairs close theirs."
         answer = Answer(0.0, "failed", reason, "Check that both spaces are what they are said to be; give seeds.")
         return answer, answer
     if found is None:
@@ -162,7 +162,7 @@ def _whole(
     if failing:
         advice = f"Do not rely on {failing[0]}{' and others' if len(failing) > 1 else ''}: give seeds between them."
     elif broken:
-        advice = "One of the pairs in these loops is wrong, and nobody can say which: give seeds."
+        advice = "One of the pairs in these loops is wrong, but it is not known which: give seeds."
     return Answer(score, verdict_of(score), f"{reason}.", advice)
 
 

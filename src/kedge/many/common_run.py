@@ -197,7 +197,7 @@ def _read_keys(folder: Path, names: list[str], groups: NDArray[np.int64], sizes:
     many = tables[GROUPS][1:]
     single = tables[_UNMATCHED][1:]
     if tables[GROUPS][0][1] != ["probability", *names] or len(many) != sizes.groups_of_many:
-        raise InputError(f"{folder / GROUPS}: contradicts {NAME}: its columns or its lines are others")
+        raise InputError(f"{folder / GROUPS}: contradicts {NAME}: its columns or its lines differ")
     if len(many) + len(single) != sizes.groups:
         raise InputError(f"{folder / _UNMATCHED}: contradicts {NAME}: it has {len(single)} lines")
     keys: Keys = []
@@ -206,5 +206,5 @@ def _read_keys(folder: Path, names: list[str], groups: NDArray[np.int64], sizes:
     for (_, (name, key)), rows in zip(single, groups[len(many) :].tolist(), strict=True):
         keys.append(tuple(None if row < 0 else key for row in rows))
         if rows[names.index(name)] < 0:
-            raise InputError(f"{folder / _UNMATCHED}: contradicts {_ARRAYS}: {key!r} is no row of {name}")
+            raise InputError(f"{folder / _UNMATCHED}: contradicts {_ARRAYS}: {key!r} is not a row of {name}")
     return keys

@@ -159,7 +159,7 @@ class CommonSpace(FittedCommonSpace):
         new = [name for name in given if name not in self.members_]
         if not old or not new:
             raise InputError(
-                f"spaces: to join takes at least one member ({', '.join(self.members_)}) and one new space, got "
+                f"spaces: joining needs at least one member ({', '.join(self.members_)}) and one new space, got "
                 f"{', '.join(given)}"
             )
         for name in old:
@@ -192,7 +192,7 @@ class CommonSpace(FittedCommonSpace):
         """A copy without one of its members; the others stay where they are."""
         self.require_member(name)
         if len(self.members_) < 3:
-            raise InputError(f"{name}: a common space needs two members, and has {len(self.members_)}")
+            raise InputError(f"{name}: cannot leave: a common space needs two members, and has {len(self.members_)}")
         left = self._copy()
         place = list(self.members_).index(name)
         del left.members_[name]
@@ -301,7 +301,7 @@ class CommonSpace(FittedCommonSpace):
         if matrix_checksum(space.vectors) != self.members_[name].checksum:
             raise InputError(
                 f"{space.source}: is not what {name!r} was when the common space was made; give the same vectors, "
-                "whole and in their order"
+                "all of them, in the same order"
             )
 
 
@@ -311,7 +311,7 @@ def _as_spaces(spaces: Mapping[str, SpaceLike], minimum: int) -> dict[str, Embed
     given = {name: as_space(space, name) for name, space in spaces.items()}
     for name, space in given.items():
         if space.dim < 2:
-            raise InputError(f"{name}: at least 2 dimensions are needed, a direction has none to differ in")
+            raise InputError(f"{name}: at least 2 dimensions are needed, since vectors are compared by their direction")
     return given
 
 

@@ -92,7 +92,7 @@ class FittedCommonSpace(Parameters):
         self._check_fitted()
         if name not in self.members_:
             out = self.health_.left_out.get(name)
-            why = f"it was left out: {out}" if out else f"there are {', '.join(self.members_)}"
+            why = f"it was left out: {out}" if out else f"its spaces are {', '.join(self.members_)}"
             near = did_you_mean(name, self.members_)
             raise InputError(f"there is no space {name!r} in this common space{near}; {why}")
         return self.members_[name]

@@ -64,8 +64,8 @@ class Member:
             vectors = Embeddings(range(len(matrix)) if matrix.ndim else (), matrix, source)
         if vectors.dim != self.dim:
             raise InputError(
-                f"{source}: has {vectors.dim} dimensions, {self.name!r} of this common space has {self.dim}; give "
-                "vectors of its encoder, or name the space they are of"
+                f"{source}: has {vectors.dim} dimensions, but {self.name!r} of this common space has {self.dim}; give "
+                "vectors of its encoder, or name the space that they belong to"
             )
         checked: Matrix = vectors.vectors.astype(np.float32, copy=False)
         return checked
@@ -99,9 +99,9 @@ class Member:
             return from_distance(space.vectors.astype(np.float64), self.usual.astype(np.float64)).astype(np.float32)
         if space.dim != self.coordinates("ip"):
             raise InputError(
-                f"{space.source}: has {space.dim} numbers per row, common coordinates of this run have "
-                f"{self.coordinates('ip')}, or by distance {self.coordinates('l2')}; `kedge migrate` and `kedge "
-                "project` write such, and for the vectors of another space name it by --to"
+                f"{space.source}: has {space.dim} numbers per row, but common coordinates of this run have "
+                f"{self.coordinates('ip')}, or {self.coordinates('l2')} for distances; `kedge migrate` and `kedge "
+                "project` write those; for the vectors of another space, name it with --to"
             )
         return np.ascontiguousarray(space.vectors, dtype=np.float32)
 

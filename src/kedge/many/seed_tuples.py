@@ -41,12 +41,12 @@ def read_seed_tuples(path: Path, spaces: Mapping[str, Embeddings]) -> NDArray[np
     """Read seeds from a table with one column per space, named in the header; cells are empty where unknown."""
     table = read_fields(path)
     if not table:
-        raise InputError(f"{path}: holds no seeds; the first line names the spaces: {', '.join(spaces)}")
+        raise InputError(f"{path}: holds no seeds; the first line must name the spaces: {', '.join(spaces)}")
     header = table[0][1]
     unknown = [name for name in header if name not in spaces]
     if unknown or len(header) < 2 or len(set(header)) < len(header):
         raise InputError(
-            f"{path}, line {table[0][0]}: must name two spaces or more, each once, of {', '.join(spaces)}; "
+            f"{path}, line {table[0][0]}: must name at least two of the spaces {', '.join(spaces)}, each once; "
             f"got {', '.join(header)}"
         )
     tuples = []
@@ -64,7 +64,7 @@ def _listed(seeds: Any) -> list[Any]:
     listed = as_list(seeds)
     if listed is None:
         raise InputError(
-            "seeds must be tuples with a place for each space, or a dict from two names of spaces to pairs, "
+            "seeds must be tuples with one entry per space, or a dict from pairs of space names to pairs, "
             f"got {type(seeds).__name__}"
         )
     return listed
@@ -76,7 +76,7 @@ def _from_pairs(seeds: Mapping[Any, Any], spaces: Mapping[str, Embeddings]) -> l
     for pair, given in seeds.items():
         known = isinstance(pair, tuple) and len(pair) == 2 and set(pair) <= set(names) and pair[0] != pair[1]
         if not known:
-            raise InputError(f"seeds: {pair!r} must be the names of two spaces, of {', '.join(names)}")
+            raise InputError(f"seeds: {pair!r} must be the names of two of the spaces {', '.join(names)}")
         first, second = pair
         for row, other in as_pair_rows(given, spaces[first], spaces[second], f"seeds of {first} and {second}").tolist():
             item = [UNKNOWN] * len(names)
@@ -91,12 +91,12 @@ def _as_tuple(item: Any, number: int | str, spaces: Mapping[str, Embeddings]) ->
     if isinstance(item, Mapping):
         unknown = [name for name in item if name not in spaces]
         if unknown:
-            raise InputError(f"{where}: there is no space {unknown[0]!r}; there are {', '.join(names)}")
+            raise InputError(f"{where}: there is no space {unknown[0]!r}; the spaces are {', '.join(names)}")
         values: Sequence[Any] = [item.get(name) for name in names]
     else:
         values = list(item) if isinstance(item, Sequence) and not isinstance(item, str) else []
         if len(values) != len(names):
-            raise InputError(f"{where}: needs {len(names)} keys or rows, one for each space, None where unknown")
+            raise InputError(f"{where}: needs {len(names)} keys or rows, one for each space, None if unknown")
     rows = []
     for name, value in zip(names, values, strict=True):
         missing = value is None or (isinstance(value, float) and np.isnan(value))

@@ -75,7 +75,7 @@ class Side:
         index that supports inner products.
         """
         if self.directions is None or self.correlations is None:
-            raise InputError("there is no pair model to give shared coordinates; fit an AnchorDiscovery")
+            raise InputError("shared coordinates need a pair model, and there is none here; fit an AnchorDiscovery")
         canonical = self.normalise(vectors) @ self.directions
         left_over = 1 - self.correlations**2
         lost = canonical**2 @ (self.correlations**2 / (2 * left_over))[:, None]
@@ -97,7 +97,7 @@ class Side:
             vectors = vectors.first_dims(self.dim)
         if vectors.dim != self.dim:
             raise InputError(
-                f"{source}: has {vectors.dim} dimensions, {self.name} of this run has {self.dim}; give vectors of "
+                f"{source}: has {vectors.dim} dimensions, but {self.name} of this run has {self.dim}; give vectors of "
                 f"{self.name}'s encoder{self._hint if vectors.dim == self.other_dim else ''}"
             )
         return vectors.vectors.astype(np.float32, copy=False)
@@ -107,7 +107,7 @@ class Side:
         if dim != self.prefix_of:
             return ""
         first = f"the first {self.dim} of its {dim} dimensions"
-        return f"; the run knows {first}: shorten it by `kedge convert --dims {self.dim}`"
+        return f"; the run uses {first}: shorten it with `kedge convert --dims {self.dim}`"
 
     @property
     def _hint(self) -> str:

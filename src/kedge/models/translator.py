@@ -111,8 +111,8 @@ class Translator:
         """How far to trust the translations of vectors (k, ds), or of one (ds,): see `Trust`."""
         if self.evidence is None:
             raise InputError(
-                "nothing says how far this translator can be trusted: a run folder does, for vectors of X, if at least "
-                "40 pairs could be held out; exported files and chains of translators do not"
+                "it is not known how far this translator can be trusted: a run folder says so for vectors of X, if at "
+                "least 40 pairs could be held out; exported files and chains of translators do not"
             )
         given, rows = self._as_rows(vectors)
         parts = [self.evidence(self.steps[0].source, rows[some]) for some in self._pieces(max(1, len(rows)))]
@@ -138,7 +138,7 @@ class Translator:
         faulty = np.flatnonzero(~np.isfinite(rows).all(axis=1) | ~rows.any(axis=1))
         if len(faulty):
             raise InputError(
-                f"vectors, row {faulty[0]}: is zero or holds NaN or infinite values, so that it has no direction; "
+                f"vectors, row {faulty[0]}: is zero or holds NaN or infinite values, so it has no direction; "
                 "omit it or encode it again"
             )
         return given, rows

@@ -133,7 +133,7 @@ class Checkpoint:
         if (folder / _IDENTITY).is_file():
             self._refuse_another()
         elif folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-            raise InputError(f"{folder}: holds something else than the state of a discovery; choose another name")
+            raise InputError(f"{folder}: holds something other than the state of a discovery; choose another name")
 
     def _refuse_another(self) -> None:
         ours, kept = self._identity, _identity_in(self._folder)

@@ -144,7 +144,7 @@ def read_json(folder: Path) -> dict[str, Any]:
     if not folder.is_dir():
         raise InputError(f"{folder}: {'is a file, not a run folder' if folder.exists() else 'no such run folder'}")
     if not holds_run(folder):
-        raise InputError(f"{folder}: is no run folder, it holds no {NAME}")
+        raise InputError(f"{folder}: is not a run folder: it holds no {NAME}")
     path = folder / NAME
     try:
         run = parse_json(path.read_bytes(), str(path))
@@ -152,8 +152,8 @@ def read_json(folder: Path) -> dict[str, Any]:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
     if not isinstance(run, dict) or run.get("format") != FORMAT:
         raise InputError(
-            f"{path}: format {FORMAT} is needed, and another version of kedge wrote something else; run `kedge "
-            "discover` again with the same files and --random-state, which finds the same"
+            f"{path}: format {FORMAT} is needed, but another version of kedge wrote this run; run `kedge "
+            "discover` again with the same files and --random-state, which gives the same result"
         )
     return run
 
@@ -163,9 +163,9 @@ def read_description(folder: Path) -> tuple[dict[str, Any], RunDescription]:
     run = read_json(folder)
     if run.get("kind") == COMMON:
         raise InputError(
-            f"{folder}: holds a common space of many (`kedge unite`), and a run of two spaces is needed here; such a "
-            "run can be used by info, report, evaluate, compare, search, translate, project, export and migrate, and "
-            "in Python by kedge.CommonSpace.load"
+            f"{folder}: holds a common space of many (`kedge unite`), but a run of two spaces is needed here; a "
+            "common space can be used by info, report, evaluate, compare, search, translate, project, export and "
+            "migrate, and in Python with kedge.CommonSpace.load"
         )
     return run, describe(run, f"{folder / NAME}:")
 

@@ -33,7 +33,9 @@ def is_exported(path: Path) -> bool:
 def read_exported(path: Path) -> tuple[Translator, Mapping[str, str]]:
     """The translator in a .npz or .safetensors file, and what the file says about itself."""
     if path.suffix.lower() not in SUFFIXES:
-        raise InputError(f"{path}: only {' and '.join(SUFFIXES)} can be read back; use onnxruntime for it, or the run")
+        raise InputError(
+            f"{path}: only {' and '.join(SUFFIXES)} can be read back; use onnxruntime for this file, or the run folder"
+        )
     require_regular_file(path)
     read = _read_npz if path.suffix.lower() == ".npz" else _read_safetensors
     try:
@@ -42,9 +44,9 @@ def read_exported(path: Path) -> tuple[Translator, Mapping[str, str]]:
     except (OSError, KeyError, ValueError, zipfile.BadZipFile, SafetensorError) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{path}: is no file of `kedge export --to numpy` ({error})") from error
+        raise InputError(f"{path}: is not a file written by `kedge export --to numpy` ({error})") from error
     if not isinstance(about, dict) or about.get("format") != FORMAT:
-        raise InputError(f"{path}: is no file of `kedge export --to numpy`; export the run again")
+        raise InputError(f"{path}: is not a file written by `kedge export --to numpy`; export the run again")
     return _translator(path, arrays), about
 
 
@@ -67,6 +69,6 @@ def _translator(path: Path, arrays: Mapping[str, NDArray[Any]]) -> Translator:
     faults += [name for name in _NAMES if arrays[name].dtype != np.float32 or not np.isfinite(arrays[name]).all()]
     if matrix.ndim != 2 or not matrix.size or faults or arrays["length"] <= 0:
         wrong = faults[0] if faults else "matrix"
-        raise InputError(f"{path}: {wrong} is not as it was written; export the run again")
+        raise InputError(f"{path}: {wrong} has changed since it was written; export the run again")
     source, target = (Normaliser(arrays[f"{end}_center"]) for end in ("source", "target"))
     return Translator((TranslationStep(source, LinearMap(matrix), target),), float(arrays["length"]))

@@ -81,7 +81,7 @@ def check_target(folder: Path, *, overwrite: bool) -> None:
     foreign = sorted({path.name for path in folder.iterdir()} - _FILES - _FILES_OF_MANY)
     if foreign:
         raise InputError(
-            f"{folder}: also holds {foreign[0]!r}, which is no part of a run; move it or choose another name"
+            f"{folder}: also holds {foreign[0]!r}, which is not part of a run; move it or choose another name"
         )
 
 
@@ -144,7 +144,7 @@ def changed_files(folder: Path, files: Collection[str] = RUN_FILES) -> dict[str,
         text = path.read_text(encoding="utf-8")
     except (InputError, OSError, UnicodeDecodeError) as error:
         raise InputError(
-            f"{path}: cannot be read, so that nothing shows whether the run is as it was written"
+            f"{path}: cannot be read, so it is not known whether the run has changed since it was written"
         ) from error
     sums = {name: digest for digest, _, name in (line.partition("  ") for line in text.split("\n")[:-1])}
     if text != "".join(f"{digest}  {name}\n" for name, digest in sums.items()):

@@ -104,15 +104,15 @@ def _require_same_rows(folder: Path, arrays: _Arrays) -> None:
         once |= {f"{name} of {side}": rows for side, rows in zip("XY", arrays[name].T, strict=True)}
     for name, rows in once.items():
         if len(np.unique(rows)) < len(rows):
-            raise InputError(f"{folder}: {name} must be distinct rows, and one of them is there twice")
+            raise InputError(f"{folder}: {name} must be distinct rows, but one of them occurs twice")
     for side, rows in zip("XY", _linked(arrays).T, strict=True):
         if len(np.unique(rows)) < len(rows):
-            raise InputError(f"{folder}: a row of {side} is in a pair and in a seed that nothing contradicts")
+            raise InputError(f"{folder}: a row of {side} is both in a pair and in a seed that is not contradicted")
     rows, partners = arrays["pairs"].T
     same_match = (arrays["match"][rows] == partners).all()
     if not same_match or (arrays["confidence"][rows] != arrays["pair_confidence"]).any():
         path = folder / "match.safetensors"
-        raise InputError(f"{path}: pairs and pair_confidence must be what match and confidence say of their rows")
+        raise InputError(f"{path}: pairs and pair_confidence must agree with match and confidence for their rows")
     if not arrays["mutual"][rows].all() or len(np.unique(arrays["match"][arrays["mutual"]])) < arrays["mutual"].sum():
         raise InputError(f"{folder / 'match.safetensors'}: mutual must name the rows of all pairs, and no match twice")
 

@@ -95,10 +95,10 @@ def require_kind(kind: str, *, back: bool, known: bool) -> None:
     if kind not in get_args(Kind):
         raise InputError(f"kind must be one of {', '.join(get_args(Kind))}, got {kind!r}")
     if kind == "query" and back:
-        raise InputError("kind 'query' is for queries of X, and back translates vectors of Y; omit one of the two")
+        raise InputError("kind 'query' is for queries of X, but back translates vectors of Y; omit one of the two")
     if kind == "query" and not known:
         raise InputError(
-            "kind 'query': this run knows no queries as a kind; give some to the discovery (`kedge discover --queries "
+            "kind 'query': this run was made without queries; give some to the discovery (`kedge discover --queries "
             "FILE`, `fit(..., queries=...)`), or omit the kind"
         )
 

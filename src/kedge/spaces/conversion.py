@@ -61,7 +61,7 @@ def _numbers_in(frame: Any, name: str) -> NDArray[np.float32]:
     if others:
         raise InputError(
             f"{name}: the columns of a DataFrame are the dimensions and its index the keys, but the columns "
-            f"{', '.join(others)} hold no numbers; drop them, or make one of them the index by set_index"
+            f"{', '.join(others)} do not hold numbers; drop them, or make one of them the index with set_index"
         )
     with np.errstate(over="ignore"):  # values too large for float32 are reported later, as infinite
         numbers: NDArray[np.float32] = frame.to_numpy(dtype=np.float32, na_value=np.nan)
@@ -74,7 +74,7 @@ def _stacked(items: Sequence[tuple[Key, Any]], name: str) -> NDArray[Any]:
     for (key, _), vector in zip(items, vectors, strict=True):
         if vector.ndim != 1 or len(vector) != len(vectors[0]):
             raise InputError(
-                f"{name}: each key needs one vector, all of them of one length; the shape is {vector.shape} for "
+                f"{name}: each key needs one vector, all of the same length; the shape is {vector.shape} for "
                 f"{key!r} and {vectors[0].shape} for {items[0][0]!r}"
             )
     return np.stack(vectors) if vectors else np.empty((0, 0))

@@ -107,7 +107,7 @@ class Embeddings:
             missing = True
         if missing:
             raise InputError(
-                f"{self.source}: keys must be strings, or numbers or whatever else is hashable, "
+                f"{self.source}: keys must be strings, numbers or other hashable objects; "
                 f"row {row} has {type(key).__name__} {key!r}"
             )
 
@@ -180,7 +180,7 @@ class Embeddings:
     def first_dims(self, dims: int) -> Embeddings:
         """The same rows with only their first `dims` dimensions, as Matryoshka models allow."""
         if not 1 <= dims <= self.dim:
-            raise InputError(f"{self.source}: dims must be from 1 to {self.dim}, the dimensions there are; got {dims}")
+            raise InputError(f"{self.source}: dims must be from 1 to {self.dim}, the number of dimensions; got {dims}")
         return Embeddings(self.keys, self.vectors[:, :dims], self.source, self.prefix_of or self.dim)
 
     def __repr__(self) -> str:
@@ -194,8 +194,7 @@ def texts_of(keys: Iterable[Key], source: str) -> list[str]:
         other = key_of.setdefault(str(key), key)
         if other is not key:
             raise InputError(
-                f"{source}: the keys {other!r} and {key!r} are the same text, and files and pages hold texts; "
-                "rename one"
+                f"{source}: the keys {other!r} and {key!r} become the same text in a file or on a page; rename one"
             )
     return list(key_of)
 

@@ -201,11 +201,11 @@ def _reader_of(path: Path) -> Callable[..., tuple[list[str], NDArray[Any]]]:
 def _format_of(path: Path) -> _Format:
     place, name = split_name(path)
     if name:
-        raise InputError(f"{path}: a name after # says what is to be read, and cannot be written; write to {place}")
+        raise InputError(f"{path}: a name after # selects what to read, and cannot be written to; write to {place}")
     form = _FORMATS.get(_suffix_of(path).lower())
     if form is None:
         raise InputError(
-            f"{path}: the suffix {_suffix_of(path)!r} names no known format; known are {', '.join(_FORMATS)}, "
+            f"{path}: the suffix {_suffix_of(path)!r} is not that of a known format; known are {', '.join(_FORMATS)}, "
             "and stores (see `kedge stores`)"
         )
     return form

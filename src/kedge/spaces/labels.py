@@ -63,7 +63,7 @@ def read_labels_of_both(path: str | Path, x: Embeddings, y: Embeddings) -> dict[
         if key in x.row_of or key in y.row_of:
             _add(labels, where, key, label)
     if not labels:
-        raise InputError(f"{path}: labels no key of {x.source} or {y.source}; give lines of a key and its label")
+        raise InputError(f"{path}: no line labels a key of {x.source} or {y.source}; give lines of a key and its label")
     return labels
 
 

@@ -76,7 +76,7 @@ class LanceRows:
         except Exception as error:  # anything that the client may raise
             raise InputError(f"{self.source}: {' '.join(str(error).split()) or type(error).__name__}") from error
         if begin != end:
-            raise InputError(f"{self.source}: ends at row {begin}, where {self.rows} rows were counted")
+            raise InputError(f"{self.source}: ends at row {begin}, but {self.rows} rows were counted")
 
 
 def open_table(folder: Path, name: str, version: int | None = None) -> Any:

@@ -31,7 +31,7 @@ def require_memory(needed: int, what: str, advice: str) -> None:
     available = available_memory()
     if available is not None and needed > available:
         raise InputError(
-            f"{what}: needs about {needed / 1e9:.1f} GB of memory, {available / 1e9:.1f} GB are free; {advice}"
+            f"{what}: needs about {needed / 1e9:.1f} GB of memory, but {available / 1e9:.1f} GB are free; {advice}"
         )
 
 
@@ -40,7 +40,7 @@ def require_in_proportion(unpacked: int, path: Path) -> None:
     if unpacked > _FREE_BYTES and unpacked > _MAX_RATIO * (size := path.stat().st_size):
         raise InputError(
             f"{path}: unpacks to {unpacked / 1e6:.0f} MB or more, over {_MAX_RATIO} times its {size / 1e6:.3f} MB, "
-            "which vectors and keys do not; if they are meant, give them unpacked, as .npy"
+            "which real vectors and keys do not; if the file is right, give it unpacked, as .npy"
         )
 
 

@@ -207,4 +207,4 @@ def _row(where: str, space: Embeddings, name: str, value: str, by: str, *, may_l
         return int(value)
     if is_number and may_lack:
         return None
-    raise InputError(f"{where}: {value!r} is no row of {name} ({space.source}); rows are 0 to {len(space) - 1}")
+    raise InputError(f"{where}: {value!r} is not a row of {name} ({space.source}); rows are 0 to {len(space) - 1}")

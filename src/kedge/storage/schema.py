@@ -46,7 +46,7 @@ def parse_json(text: str | bytes, where: str) -> Any:
     for _ in range(_DEEPEST):
         level = [item for outer in level if isinstance(outer, list | dict) for item in _items(outer)]
     if level:
-        raise InputError(f"{where}: is nested more than {_DEEPEST} deep")
+        raise InputError(f"{where}: is nested more than {_DEEPEST} levels deep")
     return parsed
 
 
@@ -93,7 +93,7 @@ def _record(kind: Any, value: Any, where: str) -> Any:
     if missing:
         raise InputError(f"{_field(where, missing[0])}: is missing")
     if unknown:
-        raise InputError(f"{_field(where, unknown[0])}: is no field of it; there are {', '.join(kinds)}")
+        raise InputError(f"{_field(where, unknown[0])}: is not a field; the fields are {', '.join(kinds)}")
     restored = {name: restore(kinds[name], item, _field(where, name)) for name, item in value.items()}
     try:
         return kind(**restored)
@@ -166,7 +166,7 @@ def _items(outer: list[Any] | dict[str, Any]) -> Iterable[Any]:
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

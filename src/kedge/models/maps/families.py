@@ -25,7 +25,7 @@ FAMILIES = {
 def form_of(family: str) -> type[Map]:
     """The class of a family's maps; loads no torch."""
     if family not in FAMILIES:
-        raise InputError(f"there is no family of maps {family!r}; there are {', '.join(FAMILIES)}")
+        raise InputError(f"there is no family of maps {family!r}; the families are {', '.join(FAMILIES)}")
     form: type[Map] = import_module(FAMILIES[family]).Form
     return form
 

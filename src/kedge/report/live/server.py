@@ -87,15 +87,15 @@ def serve(explorer: Explorer, port: int) -> Server:
 
     def answer(asked: Request) -> HttpAnswer:
         if len(asked.hosts) != 1 or asked.hosts[0] not in server.hosts:  # DNS rebinding by a page from elsewhere
-            return _refusal(HTTPStatus.FORBIDDEN, f"ask for {server.hosts[0]}")
+            return _refusal(HTTPStatus.FORBIDDEN, f"wrong host: use {server.hosts[0]}")
         if asked.method not in ("GET", "HEAD"):
-            return _refusal(HTTPStatus.NOT_IMPLEMENTED, "there is nothing to write to; ask by GET")
+            return _refusal(HTTPStatus.NOT_IMPLEMENTED, "nothing can be written here; use GET")
         if asked.path in pages:
             return HttpAnswer(HTTPStatus.OK, *pages[asked.path])
         if asked.path not in answers:
             return _refusal(HTTPStatus.NOT_FOUND, f"there is no {asked.path}")
         if len(asked.query) > _MAX_QUERY:
-            return _refusal(HTTPStatus.REQUEST_URI_TOO_LONG, f"more than {_MAX_QUERY} letters are too many")
+            return _refusal(HTTPStatus.REQUEST_URI_TOO_LONG, f"a query may have at most {_MAX_QUERY} characters")
         try:
             parameters = {name: values[0] for name, values in parse_qs(asked.query, keep_blank_values=True).items()}
             found = answers[asked.path](parameters)
@@ -207,11 +207,11 @@ class Server:
             async with asyncio.timeout(_HEAD_SECONDS):
                 head = await reader.readuntil(b"\r\n\r\n")
         except asyncio.LimitOverrunError:
-            return None, _refusal(HTTPStatus.REQUEST_URI_TOO_LONG, f"more than {_MAX_HEAD} bytes are too many")
+            return None, _refusal(HTTPStatus.REQUEST_URI_TOO_LONG, f"the head may have at most {_MAX_HEAD} bytes")
         try:
             return _parsed(head), None
         except (ValueError, HTTPException):
-            return None, _refusal(HTTPStatus.BAD_REQUEST, "this is no request of HTTP/1.1")
+            return None, _refusal(HTTPStatus.BAD_REQUEST, "this is not an HTTP/1.1 request")
 
     async def _in_thread(self, request: Request) -> HttpAnswer:
         """Compute the answer in a daemon thread; threads of an executor would be awaited at exit."""
@@ -223,7 +223,7 @@ class Server:
                     answered = self._answer(request)
                 except Exception:
                     logging.getLogger(__name__).exception("no answer to %s", request.path)
-                    answered = _refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "no answer; the reason is where kedge runs")
+                    answered = _refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "no answer; see the terminal of kedge")
                 with suppress(RuntimeError):  # the server has ended
                     self._loop.call_soon_threadsafe(partial(_keep, promise, answered))
 
@@ -242,7 +242,7 @@ def _parsed(head: bytes) -> Request:
     line, _, rest = head.partition(b"\r\n")
     method, target, version = line.decode("ascii").split(" ")
     if not version.startswith("HTTP/1."):
-        raise ValueError(f"not a version of HTTP that is spoken here: {version!r}")
+        raise ValueError(f"not a supported version of HTTP: {version!r}")
     parts = urlsplit(target)
     return Request(method, unquote(parts.path), parts.query, parse_headers(io.BytesIO(rest)).get_all("Host", []))
 

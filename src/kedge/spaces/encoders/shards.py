@@ -156,7 +156,7 @@ def _open_folder(folder: Path, described: Mapping[str, Setting], *, restart: boo
         before = json.loads(description.read_text(encoding="utf-8"))
     except ValueError:
         before = None
-    advice = "delete the folder or pass --restart to begin anew"
+    advice = "delete the folder or pass --restart to start over"
     if not isinstance(before, dict):
         raise InputError(f"{description}: cannot be read; {advice}")
     changed = [name for name in {**before, **described} if before.get(name) != described.get(name)]

@@ -70,7 +70,7 @@ class StaticTextEncoder:
         norms = np.linalg.norm(means, axis=1, keepdims=True)
         known = norms[:, 0] > 0
         if not known.any():
-            raise InputError(f"texts: none of the {len(texts)} texts to fit on has a word of the table")
+            raise InputError(f"texts: none of the {len(texts)} texts to fit on contains a word of the table")
         unit = means[known] / norms[known]
         # The leading right singular vector, by way of the small Gram matrix (d, d).
         self._component = np.linalg.eigh((unit.T @ unit).astype(np.float64))[1][:, -1:].astype(np.float32)

@@ -56,7 +56,7 @@ def read_texts(
     form = _format_of(path)
     require_regular_file(path)
     if form == ".txt" and key_field is not None:
-        raise InputError(f"{path}: a .txt file has no fields, so no key field {key_field!r}; use .jsonl, .csv or .tsv")
+        raise InputError(f"{path}: a .txt file has no fields, and no key field {key_field!r}; use .jsonl, .csv or .tsv")
     read = Texts([], [], [], str(path))
     first_line: dict[str, int] = {}
     for line, record in _records(path, form):
@@ -72,7 +72,7 @@ def read_texts(
                 raise InputError(f"{where}: the {what} is not valid Unicode ({error})") from error
         if key in first_line:
             raise InputError(
-                f"{where}: the key {key!r} stands in line {first_line[key]} already; "
+                f"{where}: the key {key!r} is already in line {first_line[key]}; "
                 "keys must be unique, rename one or choose another key field"
             )
         first_line[key] = line
@@ -88,7 +88,7 @@ def _format_of(path: Path) -> str:
     suffix = path.with_suffix("").suffix if path.suffix.lower() == ".gz" else path.suffix
     if suffix.lower() not in _FORMATS:
         raise InputError(
-            f"{path}: the suffix names no known format of texts; known are {', '.join(_FORMATS)}, also .gz"
+            f"{path}: the suffix is not that of a known text format; known are {', '.join(_FORMATS)}, also with .gz"
         )
     return suffix.lower()
 
@@ -164,7 +164,7 @@ def _table(path: Path, rows: Iterator[tuple[int, list[str]]]) -> Iterator[tuple[
 
 def _field(where: str, record: dict[str, Any], field: str) -> Any:
     if field not in record:
-        near = did_you_mean(field, record) or f"; there are {', '.join(map(repr, record)) or 'none'}"
+        near = did_you_mean(field, record) or f"; fields: {', '.join(map(repr, record)) or 'none'}"
         raise InputError(f"{where}: there is no field {field!r}{near}")
     return record[field]
 

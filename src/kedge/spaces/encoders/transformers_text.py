@@ -111,7 +111,7 @@ def position_limit(model: Any) -> int | None:
 def require_length(model: str, max_length: int, limit: int | None) -> None:
     """Refuse a `max_length` that the model cannot take."""
     if max_length < 1 or (limit is not None and max_length > limit):
-        rule = "at least 1" if limit is None else f"1 to {limit}, the most that model {model!r} takes"
+        rule = "at least 1" if limit is None else f"from 1 to {limit}, the limit of model {model!r}"
         raise InputError(f"max_length must be {rule}, got {max_length}")
 
 
@@ -120,8 +120,8 @@ def _load(model: str, local: bool) -> tuple[Any, Any]:
     tokenizer, network, _ = load_pretrained(model, "AutoTokenizer", local=local)
     if hasattr(network, "vision_model"):
         raise InputError(
-            f"model {model!r}: is a model of texts and images together, which is not supported for texts; "
-            "name its sentence-transformers version instead"
+            f"model {model!r}: is a joint model of texts and images, which is not supported for texts; "
+            "use its sentence-transformers version instead"
         )
     if getattr(network.config, "is_encoder_decoder", False):
         network = network.get_encoder()

@@ -57,17 +57,17 @@ def columns_of(schema: Any, source: str, named: str = "", *, advice: str = "") -
     nested = [entry.name for entry in lists if _is_list(entry.type.value_type)]
     if nested and ((not floats and not whole) or named.rpartition(",")[2] in nested):
         raise InputError(
-            f"{source}: column `{nested[0]}` holds several vectors per row (multi-vector, late interaction), and one "
-            "is needed; pool them first, such as by their mean"
+            f"{source}: column `{nested[0]}` holds several vectors per row (multi-vector, late interaction), but one "
+            "is needed; pool them first, for example by their mean"
         )
     if not floats and not whole:
-        raise InputError(f"{source}: no column holds lists of numbers; there are {', '.join(schema.names)}")
+        raise InputError(f"{source}: no column holds lists of numbers; the columns are {', '.join(schema.names)}")
 
     keys, _, vectors = ("", "", named) if named in schema.names else named.rpartition(",")
     how = advice or f"name one: {source}#VECTORS"
     vector = _choose(source, "lists of numbers", (floats, whole), _VECTOR_NAMES, vectors, how)
     assert vector is not None, "there is at least one"
-    how = advice or f"name the one of the keys: {source}#KEYS,{vector}"
+    how = advice or f"name the column of keys: {source}#KEYS,{vector}"
     return Columns(_choose(source, "text or whole numbers", (texts, integers), _KEY_NAMES, keys, how), vector)
 
 

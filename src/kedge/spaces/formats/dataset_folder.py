@@ -94,7 +94,7 @@ def _split_of(path: Path) -> Path:
 
 def _only(place: Path, splits: list[Path]) -> Path:
     if len(splits) != 1:
-        names = ", ".join(map(str, splits)) or "there is none"
+        names = ", ".join(map(str, splits)) or "(none found)"
         raise InputError(f"{place}: one split is needed, not {len(splits)}; give one of them: {names}")
     return splits[0]
 

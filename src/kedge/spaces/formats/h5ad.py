@@ -29,7 +29,9 @@ def read(path: Path, selection: Selection, name: str = "") -> tuple[list[str], N
 
     with h5py.File(path) as file:
         if not all(isinstance(file.get(group), h5py.Group) for group in ("obs", "obsm")):
-            raise InputError(f"{path}: no AnnData file of version 0.7 or later; read it with anndata and write it anew")
+            raise InputError(
+                f"{path}: not an AnnData file of version 0.7 or later; read it with anndata and write it again"
+            )
         matrix = _matrix(path, file, name)
         names = file["obs"][file["obs"].attrs["_index"]]
         keys = _texts(_head(path, names, None if selection.keys is not None else selection.limit, _KEY_BYTES))
@@ -62,11 +64,11 @@ def _matrix(path: Path, file: Any, name: str) -> Any:
     name = name or next(iter(dense), "X")
     element = file["obsm"].get(name, file.get("X") if name == "X" else None)
     if element is None:
-        known = f"there are {names}" if names else "it has none that is dense"
+        known = f"its dense entries are {names}" if names else "it has no dense entry"
         raise InputError(f"{path}: .obsm has no entry {name!r}; {known}{did_you_mean(name, dense)}")
     if _is_sparse(element):
         instead = f"name an entry of .obsm: {names}" if names else "put vectors into .obsm first, such as its PCA"
-        raise InputError(f"{path}: {name} is a sparse matrix, and a dense one is needed; {instead}")
+        raise InputError(f"{path}: {name} is a sparse matrix, but a dense one is needed; {instead}")
     return element
 
 

@@ -30,7 +30,7 @@ def read(path: Path, selection: Selection) -> tuple[list[str], NDArray[Any]]:
         here = set(arrays.files)
         if "vectors" not in here or not ("keys" in here or {"key_bytes", "key_ends"} <= here):
             raise InputError(f"{path}: the arrays `keys` and `vectors` are needed, the file holds {sorted(here)}")
-        vectors = _load(path, arrays, "vectors", "numbers, all rows of one length")
+        vectors = _load(path, arrays, "vectors", "numbers, all rows of the same length")
         if "keys" in here:
             names = _decode_strings(path, _load(path, arrays, "keys", "text: keys=np.asarray(keys, dtype=str)"))
         else:
@@ -68,7 +68,7 @@ def _load(path: Path, arrays: Any, name: str, better: str) -> NDArray[Any]:
         if "allow_pickle" not in str(error):
             raise
         raise InputError(
-            f"{path}: `{name}` holds Python objects (pickled), which are not loaded since that could run code; "
+            f"{path}: `{name}` holds Python objects (pickled), which are not loaded because that could run code; "
             f"save it as {better}"
         ) from error
     return array
@@ -88,6 +88,6 @@ def _decode_strings(path: Path, keys: NDArray[Any]) -> list[str]:
 def _decode_bytes(path: Path, stored: NDArray[Any], ends: NDArray[Any]) -> list[str]:
     fits = stored.dtype == np.uint8 and ends.dtype == np.int64 and stored.ndim == ends.ndim == 1
     if not fits or np.any(np.diff(ends, prepend=0) < 0) or ends[-1:].tolist() != [len(stored)]:
-        raise InputError(f"{path}: `key_ends` must say, in rising order, where each key in `key_bytes` ends")
+        raise InputError(f"{path}: `key_ends` must say, in ascending order, where each key in `key_bytes` ends")
     data = stored.tobytes()
     return [data[begin:end].decode("utf-8") for begin, end in pairwise([0, *ends.tolist()])]

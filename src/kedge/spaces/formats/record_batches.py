@@ -29,7 +29,9 @@ def collect(
         lists = batch.column(columns.vector)
         for name in columns.names:
             if batch.column(name).null_count:
-                raise InputError(f"{source}: column `{name}` holds nulls, and every row needs a value; leave them out")
+                raise InputError(
+                    f"{source}: column `{name}` holds nulls, but every row needs a value; leave those rows out"
+                )
         lengths = compute.list_value_length(lists).to_numpy(zero_copy_only=False)
         dim = int(lengths[0]) if dim is None else dim
         ragged = np.flatnonzero(lengths != dim)

@@ -60,7 +60,7 @@ def _read_header(path: Path, stream: IO[bytes]) -> tuple[int, int]:
         raise InputError(f"{path}: not a word2vec binary file: its first line is not `rows dimensions`")
     rows, dim = int(fields[0]), int(fields[1])
     if rows < 1 or not 1 <= dim <= MAX_DIM:
-        raise InputError(f"{path}: the header declares {rows} rows of {dim} dimensions, which cannot be")
+        raise InputError(f"{path}: the header declares {rows} rows of {dim} dimensions, which is impossible")
     return rows, dim
 
 

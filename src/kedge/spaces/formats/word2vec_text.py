@@ -41,7 +41,7 @@ def read(path: Path, selection: Selection) -> tuple[list[str], NDArray[np.float3
                 dim = line.count(b" ")  # GloVe: taken from the first row
             assert dim is not None
             if dim > MAX_DIM:
-                raise InputError(f"{where}: {dim} dimensions are declared, at most {MAX_DIM} can be")
+                raise InputError(f"{where}: {dim} dimensions are declared, but at most {MAX_DIM} are possible")
             if dim < 1:
                 raise InputError(f"{where}: expected a key and numbers separated by spaces, got {_shown(line)}")
             if not line:

@@ -50,12 +50,12 @@ class Address:
         if kind not in KINDS:
             raise InputError(f"{address}: no such kind of store; known are {', '.join(KINDS)}")
         if not place or (not name and kind not in _NAME_OPTIONAL):
-            raise InputError(f"{address}: an address of this kind reads {form}; see `kedge stores`")
+            raise InputError(f"{address}: an address of this kind has the form {form}; see `kedge stores`")
         if name and kind in _NAMELESS:
-            raise InputError(f"{address}: an address of this kind reads {form}, without a name after #")
+            raise InputError(f"{address}: an address of this kind has the form {form}, without a name after #")
         if address._is_ambiguous:
             raise InputError(
-                f"{address}: where the password ends cannot be told; in it write @ as %40, # as %23, / as %2F and ? as "
+                f"{address}: it is unclear where the password ends; in it write @ as %40, # as %23, / as %2F and ? as "
                 "%3F, or leave it to the environment, see `kedge stores --help`"
             )
         return address

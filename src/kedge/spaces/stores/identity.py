@@ -105,7 +105,7 @@ class RowIds:
             raise InputError(
                 f"{source.address}: {missing} {_plural(missing, 'row has', 'rows have')} no id "
                 f"({_listed((f'row {row}' for (row,) in rows), missing)}, counted from 0); each row needs one: repair "
-                "the source, or leave such rows out and have them listed: --skip-bad FILE"
+                "the source, or leave such rows out and list them with --skip-bad FILE"
             )
 
     def _described(self) -> str:
@@ -117,7 +117,7 @@ class RowIds:
         return (
             f"{self.repeated} {_plural(self.repeated, 'id repeats', 'ids repeat')} ({_listed(named, self.repeated)}, "
             "counted from 0); each row needs an id of its own: repair the source, or keep the first row of each id "
-            "with --on-duplicate first, or have later ones called ID-2, ID-3, ... with --on-duplicate suffix"
+            "with --on-duplicate first, or rename later ones to ID-2, ID-3, ... with --on-duplicate suffix"
         )
 
 

@@ -72,7 +72,7 @@ class WriterMarker:
     def require_held(self) -> None:
         """Raise `InputError` if another writer took this one for dead, as may happen after a suspend."""
         if self._lost:
-            raise InputError(f"{self.target}: another process has begun to write there meanwhile; run this again later")
+            raise InputError(f"{self.target}: another process has begun to write there; run this again later")
 
     @contextmanager
     def _opened(self) -> Iterator[Store]:

@@ -165,8 +165,8 @@ def require_fitting(source: Store, dims: tuple[int, int]) -> Description:
     """The description of the source; raises `InputError` if the map takes vectors of another dimension."""
     about = source.describe()
     if about.dim != dims[0]:
-        other = "; it takes them the other way, by --back" if about.dim == dims[1] else ""
-        raise InputError(f"{source.address}: holds vectors of {about.dim} numbers, the map takes {dims[0]}{other}")
+        other = "; with --back it takes them" if about.dim == dims[1] else ""
+        raise InputError(f"{source.address}: holds vectors of {about.dim} numbers, but the map takes {dims[0]}{other}")
     return about
 
 
@@ -205,17 +205,19 @@ def require_free(target: Store, note: Mapping[str, Any], *, resume: bool, accept
     text = target.describe().metadata.get(NOTE)
     if accepts is not None:
         if not target.grows:
-            raise InputError(f"{target.address}: is written whole, nothing is added to it; use another kind of store")
+            raise InputError(f"{target.address}: is written whole, so no rows can be added; use another kind of store")
         if not accepts(read_note(text)):
-            raise InputError(f"{target.address}: holds other coordinates than those of this run; choose another name")
+            raise InputError(f"{target.address}: does not hold coordinates of this run; choose another name")
         return True
     if not resume:
         raise InputError(
-            f"{target.address}: already exists; go on with --resume if a migration into it was interrupted, "
+            f"{target.address}: already exists; continue with --resume if a migration into it was interrupted, "
             "or choose another name"
         )
     if text != _as_text(note):
-        raise InputError(f"{target.address}: holds something else than what this migration would write; another name?")
+        raise InputError(
+            f"{target.address}: holds something other than what this migration would write; choose another name"
+        )
     return True
 
 
@@ -235,8 +237,8 @@ def _require_new_ids(source: Store, target: Store, ids: RowIds) -> None:
         there = target.present([target.id_of(name) for name in chosen if name is not None])
         if there:
             raise InputError(
-                f"{target.address}: has a row {min(map(str, there))!r} already; give these ids a beginning of their "
-                "own by --id-prefix, or go on with --resume if they were being added and that was interrupted"
+                f"{target.address}: has a row {min(map(str, there))!r} already; give these ids a prefix of their "
+                "own with --id-prefix, or continue with --resume if adding them was interrupted"
             )
     ids.rewind()
 
@@ -262,7 +264,7 @@ def _rows_for(target: Store, batch: Batch, ids: RowIds, on_bad: OnBad | None) ->
             wrong[row] = why
     for name, why in [*batch.bad, *((batch.ids[row], why) for row, why in wrong.items())]:
         if on_bad is None:
-            raise InputError(f"row {name!r} {why}; repair it, or leave such rows out and have them listed: --skip-bad")
+            raise InputError(f"row {name!r} {why}; repair it, or leave such rows out and list them with --skip-bad")
         on_bad(name, why)
     usable = batch.take([row for row in range(len(batch)) if row not in wrong]) if wrong or batch.bad else batch
     chosen = ids.chosen(usable.ids)

@@ -94,8 +94,8 @@ def require_target(target: Path) -> None:
     """Refuse a file name whose folder does not exist, or that exists but is not a regular file."""
     require_parent(target)
     if target.exists() and not target.is_file():
-        kind = "a folder" if target.is_dir() else "no ordinary file"
-        raise InputError(f"{target}: is {kind}, a file name is needed")
+        kind = "a folder" if target.is_dir() else "not an ordinary file"
+        raise InputError(f"{target}: is {kind}; give the name of a file")
 
 
 def require_parent(target: Path) -> None:

@@ -98,7 +98,7 @@ class FolderLock:
                 if not self._inside:
                     raise
             except OSError as error:
-                raise InputError(f"{self._path}: cannot be made, to lock {self._folder} ({error.strerror})") from error
+                raise InputError(f"{self._path}: cannot be made to lock {self._folder} ({error.strerror})") from error
 
     def _is_at_path(self, handle: int) -> bool:
         try:

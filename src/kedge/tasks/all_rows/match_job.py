@@ -82,8 +82,8 @@ def match_all(
     curve = discovery.confidence_curve_
     if curve is None:
         raise InputError(
-            "the run does not say what margins are worth, since an earlier version of kedge wrote it; run `kedge "
-            "discover` again with the same files and --random-state, which finds the same"
+            "the run does not say how probable a match of a given margin is, because an earlier version of kedge wrote "
+            "it; run `kedge discover` again with the same files and --random-state, which gives the same result"
         )
     read_x, read_y = _as_read(x, discovery.x_), _as_read(y, discovery.y_)
     stamps = {"X": x.identity(), "Y": y.identity(), "min_confidence": min_confidence}
@@ -122,7 +122,7 @@ def match_all(
     )
     counts = reduce(PairCounts.__add__, map(counts_in, sorted(pairs.glob("*.parquet"))))
     if counts.rows != x.rows:
-        raise InputError(f"{folder}: pairs of {counts.rows} rows are there, X has {x.rows}; delete it and begin again")
+        raise InputError(f"{folder}: holds pairs of {counts.rows} rows, but X has {x.rows}; delete it and start over")
     found = _met_share(files, checked)
     return MatchSummary(
         x.rows,
@@ -142,7 +142,7 @@ def _as_read(rows: RowRanges, side: Side) -> ReadSide:
     if rows.dim != side.dim:
         swapped = "; give X first and then Y" if rows.dim == side.other_dim else ""
         raise InputError(
-            f"{rows.source}: has {rows.dim} dimensions, {side.name} of this run has {side.dim}; give vectors of "
+            f"{rows.source}: has {rows.dim} dimensions, but {side.name} of this run has {side.dim}; give vectors of "
             f"{side.name}'s encoder{swapped}{side.prefix_hint(rows.dim)}"
         )
     return ReadSide(rows, replace(side, anchors={}, unmatched_keys=(), whitening=None))

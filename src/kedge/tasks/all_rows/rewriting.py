@@ -57,8 +57,8 @@ class RewriteRows:
                     for name in [] if block.others is None else block.others.schema.names:
                         if name in columns:
                             raise InputError(
-                                f"{self.rows.source}: has a column {name!r} besides that of its keys or vectors, and "
-                                "the output calls these `id` and `vector`; rename it"
+                                f"{self.rows.source}: has a column {name!r} that holds neither its keys nor its "
+                                "vectors, which the output calls `id` and `vector`; rename it"
                             )
                         columns[name] = block.others.column(name)
                     table = pa.table(columns)
@@ -104,7 +104,7 @@ def rewrite_all(
     _, pq = import_pyarrow()
     written = sum(pq.read_metadata(path).num_rows for path in parts.glob("*.parquet"))
     if written != rows.rows:
-        raise InputError(f"{folder}: {written} rows are there of {rows.rows}; delete it and begin again")
+        raise InputError(f"{folder}: holds {written} of {rows.rows} rows; delete it and start over")
     return written
 
 

@@ -164,12 +164,12 @@ def compare_strategies(
     """
     if candidates < _FOUND:
         raise InputError(
-            f"candidates must be at least {_FOUND}, the number of texts that is looked for, got {candidates}"
+            f"candidates must be at least {_FOUND}, the number of texts that are looked for, got {candidates}"
         )
     if not (len(translated) == len(new_queries) and len(old_index) == len(new_index) > _FOUND):
         raise InputError(
-            f"queries and texts must be as many for both models, and more than {_FOUND} texts; got {len(translated)} "
-            f"and {len(new_queries)} queries, {len(old_index)} and {len(new_index)} texts"
+            f"both models need the same number of queries and of texts, and more than {_FOUND} texts; got "
+            f"{len(translated)} and {len(new_queries)} queries, {len(old_index)} and {len(new_index)} texts"
         )
     depth = min(candidates, len(old_index))
     searches: dict[str, Callable[[], Tensor]] = {

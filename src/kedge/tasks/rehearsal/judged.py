@@ -204,7 +204,7 @@ def _rows_of_old(queries: Embeddings, old: Embeddings) -> NDArray[np.int64]:
     if missing:
         raise InputError(
             f"{old.source}: lacks {len(missing)} of the {len(queries)} queries of {queries.source}, the first is "
-            f"{missing[0]!r}; encode the same queries by the old model, under the same keys"
+            f"{missing[0]!r}; encode the same queries with the old model, under the same keys"
         )
     return old.rows(queries.keys)
 

@@ -94,12 +94,12 @@ def rehearse(
     ):
         if space is not None and space.dim != dim:
             raise InputError(
-                f"{space.source}: has {space.dim} dimensions, {name} has {dim} in this run; give the new model's "
+                f"{space.source}: has {space.dim} dimensions, but {name} has {dim} in this run; give the new model's "
                 "vectors as X, the old one's as Y"
             )
     given = as_seed_rows(known, space_x, space_y, 0, "known pairs")
     if relevant is not None and asked is None:
-        raise InputError("relevant: it is not known which queries this is about; give `queries`, by the new model, too")
+        raise InputError("relevant: also give `queries`, the queries that it is about, encoded with the new model")
     # A loaded run has text keys, so whatever it is compared with must have them too.
     discovery = discovery.with_text_keys()
     space_x, space_y = space_x.with_text_keys(), space_y.with_text_keys()

@@ -42,7 +42,7 @@ def fit_calibration(native: Tensor, translated: Tensor) -> ScoreCalibration:
     """
     if native.shape != translated.shape or len(native) < MIN_TEXTS:
         raise InputError(
-            f"a calibration takes at least {MIN_TEXTS} texts in both forms, got {len(native)} native and "
+            f"a calibration needs at least {MIN_TEXTS} texts in both forms, got {len(native)} native and "
             f"{len(translated)} translated rows"
         )
     queries = native[:_QUERIES]

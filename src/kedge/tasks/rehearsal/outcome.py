@@ -129,10 +129,10 @@ class Rehearsal:
             remarks.append(
                 "The queries here are texts of the index, not what people ask, and such figures flatter: real queries "
                 "may find less than half of that. Give some with what they should find (--queries with --relevant), or "
-                "make stand-ins of the texts (--proxy)."
+                "make stand-ins from the texts (--proxy)."
             )
         if self.translated_index is None:
-            remarks.append(f"The translated index was not measured: that takes at least {MIN_TEXTS} known texts.")
+            remarks.append(f"The translated index was not measured: that needs at least {MIN_TEXTS} known texts.")
         if self.found:
             overlap = self.held_out.translated_queries.overlap
             honest = "" if overlap is None else f" (translated queries, on pairs it held out: overlap@10 {overlap:.3f})"

@@ -141,7 +141,7 @@ def _trust(runs: tuple[CommonRunSummary, ...]) -> tuple[str | None, str]:
     agreeing = [run for run in runs if run.agreement is None or run.agreement >= _AGREES]
     ok = [run for run in agreeing if run.map.verdict == "ok"]
     if not ok:
-        why = "the map of none is ok" if agreeing else "they contradict each other"
+        why = "none of them has a map that is ok" if agreeing else "they contradict each other"
         return None, f"{why}; give seeds, or seeds between more of the spaces"
     best = max(ok, key=lambda run: (len(run.members), run.pairs.score))
     return (

@@ -135,7 +135,7 @@ class Stitcher(Parameters):
         if space not in ("x", "y"):
             raise InputError(f"space must be 'x' or 'y', got {space!r}")
         if self.anchors is not None and isinstance(self.coordinates, KnownAnchors):
-            raise InputError(f"anchors: KnownAnchors have one kind only, got {self.anchors!r}; omit it")
+            raise InputError(f"anchors: KnownAnchors have only one kind, got {self.anchors!r}; omit it")
         if not hasattr(self.coordinates, "x_"):
             raise NotFittedError(f"this {type(self.coordinates).__name__} is not fitted yet; call fit first")
         side = self.coordinates.x_ if space == "x" else self.coordinates.y_
@@ -143,7 +143,7 @@ class Stitcher(Parameters):
         if coordinates.ndim == 1:
             raise InputError("vectors must have shape (rows, dimensions), got one vector; put it in a list")
         if coordinates.shape[1] == 0:
-            raise InputError(f"anchors={self.anchors!r}: there are none to compare with; use 'free' or 'snapped'")
+            raise InputError(f"anchors={self.anchors!r}: this run has no such anchors; use 'free' or 'snapped'")
         return coordinates
 
     def _fitted_head(self) -> Any:

@@ -85,7 +85,7 @@ def as_canary(texts: Sequence[str], vectors: SpaceLike) -> Embeddings:
     """Vectors with their texts as keys; given in the order of the texts, or with the texts as keys already."""
     space = as_space(vectors, "vectors")
     if len(texts) < MIN_COMMON or len(set(texts)) < len(texts):
-        raise InputError(f"canaries: at least {MIN_COMMON} texts are needed, each once; got {len(texts)}")
+        raise InputError(f"canaries: at least {MIN_COMMON} texts are needed, none of them twice; got {len(texts)}")
     by_key = [text for text in texts if text in space.row_of]
     if len(by_key) == len(texts):
         return space.take(space.rows(texts))

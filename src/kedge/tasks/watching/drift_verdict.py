@@ -291,7 +291,7 @@ def _mixed(
     order = np.flatnonzero(moved)[np.argsort(cosines[moved], kind="stable")]
     what = _of_moved(a[moved], b[moved], a[~moved])
     reason = (
-        f"{int(moved.sum())} of {len(moved)} items have other vectors than before ({what}); the rest are as they were."
+        f"{int(moved.sum())} of {len(moved)} items have different vectors than before ({what}); the rest are unchanged."
     )
     return Drift("mixed", reason, changed_keys=[keys[row] for row in order.tolist()], changed=what, **figures)
 
@@ -315,15 +315,15 @@ def _reason(verdict: DriftVerdict, figures: dict[str, Any]) -> str:
     cosine, pairwise, overlap = figures["cosine"], figures["pairwise"], figures["overlap"]
     neighbours = f"{overlap:.0%} of neighbours kept"
     kept = figures["centered_cosine"]
-    family = f" Of one family, perhaps: about the means the cosine is {kept:.2f}." if kept > _RELATED else ""
+    family = f" Perhaps of one family: with the means subtracted, the cosine is {kept:.2f}." if kept > _RELATED else ""
     return {
-        "same": "Every item has the vector it had.",
-        "same but for precision": f"Rounded or quantised, the vectors or the model's weights: cosine {cosine:.4f}, "
+        "same": "Every item has the same vector as before.",
+        "same but for precision": f"The vectors or the model's weights were rounded or quantised: cosine {cosine:.4f}, "
         f"{neighbours}.",
         "shuffled": "The same vectors, but under other keys.",
         "rotated": f"All angles between items are as before (correlation {pairwise:.4f}), but coordinates are not: "
         f"cosine {cosine:.2f}. A rotation brings one onto the other.",
-        "fine-tuned": f"Trained further, or other input such as a prefix: most directions are kept, cosine "
-        f"{cosine:.3f}, {neighbours}.",
+        "fine-tuned": f"The model was trained further, or its input differs, such as by a prefix: most directions are "
+        f"kept, cosine {cosine:.3f}, {neighbours}.",
         "another model": f"The coordinates mean something else: cosine {cosine:.3f}, {neighbours}.{family}",
     }[verdict]

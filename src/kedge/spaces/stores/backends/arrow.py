@@ -160,7 +160,7 @@ def _array(values: Sequence[Any], kind: Any, where: str) -> tuple[Any, bool]:
         return pa.array([None if value is None else as_json(value) for value in values], pa.string()), True
     except UnfitError:
         raise InputError(
-            f"{where} are of several types, some of them bytes, which no one column can hold; give them one type in "
+            f"{where} are of several types, some of them bytes, which one column cannot hold; give them one type in "
             "the source"
         ) from None
 

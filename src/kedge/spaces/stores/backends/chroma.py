@@ -102,7 +102,7 @@ class ChromaStore(Store):
     def unfit(self, key: Id, payload: Mapping[str, Any]) -> str | None:
         """Chroma has no type for bytes, allows no empty id, and reserves some entry names."""
         if not str(key):
-            return "has an empty id, which Chroma does not take"
+            return "has an empty id, which Chroma does not accept"
         own = [name for name in payload if not name or name.startswith(("#", "$", "chroma:"))]
         return unfit_for_json(payload, reserved=own)
 

@@ -76,8 +76,8 @@ class FaissStore(WholeFile):
             index = faiss.downcast_IndexBinary(index.index)
         if not isinstance(index, faiss.IndexBinaryFlat):
             raise InputError(
-                f"{self.address}: of binary indexes flat ones are read, this is a {type(index).__name__}; give the "
-                "vectors it was made from"
+                f"{self.address}: of binary indexes only flat ones can be read, this is a {type(index).__name__}; give "
+                "the vectors it was made from"
             )
         codes = faiss.vector_to_array(getattr(index, "xb")).reshape(whole.ntotal, index.code_size)  # noqa: B009 - not in its stubs
         ids: list[Id] = list(read_keys(self._path, len(numbers))) if key_file(self._path).is_file() else numbers

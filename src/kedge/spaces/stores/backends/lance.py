@@ -185,7 +185,7 @@ class _LanceTable:
         """The column of ids; raises `InputError` if there is none."""
         if self.id is None:
             names = ", ".join(self.schema.names)
-            raise InputError(f"{self.address}: no column of text or integers to look rows up by; there are {names}")
+            raise InputError(f"{self.address}: no column of text or integers to find rows by; the columns are {names}")
         if "`" in self.id:
             raise InputError(f"{self.address}: the column of ids, {self.id!r}, has a ` in its name; rename it")
         return self.id

@@ -158,7 +158,7 @@ class ParquetStore(Store):
             return int(key) if self._id_type == "int" else str(key)
         except ValueError:
             raise InputError(
-                f"{self.address}: ids are whole numbers there, {key!r} is not; choose another folder"
+                f"{self.address}: ids are whole numbers there, but {key!r} is not; choose another folder"
             ) from None
 
     def _parts(self) -> list[Path]:

@@ -52,14 +52,14 @@ class PostgresStore(Store):
         super().__init__(address)
         if not address.place.startswith(("postgresql://", "postgres://")):
             raise InputError(
-                f"{address}: an address of this kind reads pgvector:postgresql://USER@HOST/DB#TABLE.COLUMN"
+                f"{address}: an address of this kind has the form pgvector:postgresql://USER@HOST/DB#TABLE.COLUMN"
             )
         if re.match(r"\w+://[^/?]*/[^?]*@", address.place):
             # The client would split the password and show parts of it.
-            raise InputError(f"{address}: a / in a password is written %2F, an @ in other places %40")
+            raise InputError(f"{address}: write / in a password as %2F, and @ elsewhere as %40")
         parts = address.name.split(".")
         if len(parts) > 3 or "" in parts:
-            raise InputError(f"{address}: after # goes TABLE, TABLE.COLUMN or SCHEMA.TABLE.COLUMN")
+            raise InputError(f"{address}: after # give TABLE, TABLE.COLUMN or SCHEMA.TABLE.COLUMN")
         if any("\0" in part or len(part.encode("utf-8", "replace")) > _MAX_NAME_BYTES for part in parts):
             raise InputError(f"{address}: a name in PostgreSQL has at most {_MAX_NAME_BYTES} bytes, and no NUL")
         self._column = parts.pop() if len(parts) > 1 else None
@@ -169,7 +169,7 @@ class PostgresStore(Store):
                 one = table.key.joined(absent[0][: len(table.key.columns)])
                 raise InputError(
                     f"{self.address}: {len(absent)} of {len(batch)} ids are not in the table, one is {one!r}; its rows "
-                    "get vectors but no rows are added: add them, or choose a table that does not exist yet"
+                    "get vectors, but kedge adds no rows: add them, or choose a table that does not exist yet"
                 )
 
     def unfit(self, key: Id, payload: Mapping[str, Any]) -> str | None:
@@ -190,7 +190,7 @@ class PostgresStore(Store):
                 connection.execute("SELECT 1")
             except psycopg.Error as error:
                 raise InputError(
-                    f"{self.address}: the connection that kept other writers out was lost; go on with --resume"
+                    f"{self.address}: the connection that kept other writers out was lost; continue with --resume"
                 ) from error
 
         try:
@@ -225,8 +225,8 @@ class PostgresStore(Store):
             parts = self._identity.parts(key)
         except (ValueError, TypeError):
             raise InputError(
-                f"{self.address}: ids are {self._identity} there, {key!r} is not; choose a table that does not exist "
-                "yet"
+                f"{self.address}: ids are {self._identity} there, but {key!r} is not; choose a table that does not "
+                "exist yet"
             ) from None
         return key if (found := self._identity.joined(parts)) is None else found
 
@@ -284,7 +284,7 @@ class PostgresStore(Store):
         if not key.certain:
             raise InputError(
                 f"{self.address}: the table has no primary key and no unique index over columns that are not null, so "
-                "that a vector may reach the wrong row; add one (ALTER TABLE ... ADD PRIMARY KEY (...)), or choose a "
+                "that a vector could reach the wrong row; add one (ALTER TABLE ... ADD PRIMARY KEY (...)), or choose a "
                 "table that does not exist yet"
             )
 
@@ -347,7 +347,7 @@ class PostgresStore(Store):
     def _send(self, cursor: psycopg.Cursor[Any], batch: Batch, table: VectorTable) -> None:
         """Copy rows into a temporary table that lasts until the end of the transaction."""
         if table.vector.kind == "bit":
-            raise InputError(f"{self.address}: a column of bits is read, and not written; write to one of type vector")
+            raise InputError(f"{self.address}: a column of bits can only be read; write to one of type vector")
         kinds = ["bigint" if column.type in INTEGERS else "text" for column in table.key.columns]
         keys = [SQL("{} {}").format(Identifier(f"key_{place}"), SQL(kind)) for place, kind in enumerate(kinds)]
         cursor.execute(

@@ -212,7 +212,7 @@ def extension_schema(connection: psycopg.Connection[Any], address: Address) -> s
     if not found:
         raise InputError(
             f"{address}: pgvector is not enabled in this database, and could not be ({why}); install it on the server "
-            "and have its administrator say CREATE EXTENSION vector"
+            "and have its administrator run CREATE EXTENSION vector"
         )
     return str(found[0])
 

@@ -128,13 +128,13 @@ class SqliteVecStore(Store):
         column = self._column or _COLUMN
         if not _NAME.fullmatch(column) or column.lower() in _TAKEN:
             raise InputError(
-                f"{self.address}: a new column of vectors has a name of ASCII letters, digits and _, other than "
-                f"{', '.join(_TAKEN)}, got {column!r}"
+                f"{self.address}: a new column of vectors must have a name of ASCII letters, digits and _, other "
+                f"than {', '.join(_TAKEN)}, got {column!r}"
             )
         if not (self._name and self._name.isprintable()) or self._name.lower().startswith(("sqlite_", _NOTES)):
             raise InputError(
-                f"{self.address}: a new table has a name of printable characters that does not begin with sqlite_ or "
-                f"{_NOTES}, got {self._name!r}"
+                f"{self.address}: a new table must have a name of printable characters that does not begin with "
+                f"sqlite_ or {_NOTES}, got {self._name!r}"
             )
         connection = self._connection(read_only=False)
         kind, metric = "integer" if like.id_type == "int" else "text", "l2" if like.metric == "l2" else "cosine"
@@ -153,7 +153,7 @@ class SqliteVecStore(Store):
         """Add the rows that do not exist yet."""
         table, connection = self._table(), self._connection(read_only=False)
         if not table.is_own:
-            raise InputError(f"{self.address}: only tables that kedge made are written; choose a name that is free")
+            raise InputError(f"{self.address}: kedge only writes to tables that it made; choose a name that is free")
         names = [self.id_of(name) for name in batch.ids]
         there = self.present(names)
         rows = zip(names, batch.vectors.astype("<f4"), batch.payloads, strict=True)
@@ -186,7 +186,8 @@ class SqliteVecStore(Store):
             return str(key) if table.id_is_text else int(key)
         except ValueError:
             raise InputError(
-                f"{self.address}: ids are whole numbers there, {key!r} is not; choose a table that does not exist yet"
+                f"{self.address}: ids are whole numbers there, but {key!r} is not; choose a table that does not exist "
+                "yet"
             ) from None
 
     def _connection(self, *, read_only: bool) -> apsw.Connection:
@@ -252,7 +253,7 @@ class SqliteVecStore(Store):
             raise InputError(f"{self.address}: there is no such column of vectors{near}")
         kind, dim, options = vectors[name].group(2, 3, 4)
         if kind.lower() not in _TYPES:
-            raise InputError(f"{self.address}: vectors of float, int8 and bit are read, those of {name} are {kind}")
+            raise InputError(f"{self.address}: only vectors of float, int8 and bit can be read, {name} has {kind}")
         metric = _METRIC.search(options)
         return _VectorTable(
             id=key[1] if key else "rowid",
