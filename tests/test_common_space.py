@@ -178,6 +178,8 @@ def test_seeds_in_all_forms(three_spaces):
         pandas.DataFrame({"a": ["i1", "i2"], "b": ["i1", "i2"], "c": ["i1", None]}),
         {("a", "b"): [("i1", "i1"), ("i2", "i2")], ("b", "c"): [("i1", "i1")]},
         expected,
+        [tuple(np.array(item)) for item in expected],
+        pandas.DataFrame(expected, columns=NAMES).replace(-1, None).astype(float),
     ):
         found = as_seed_tuples(given, three_spaces)
         assert sorted(found.tolist()) == sorted(expected)

@@ -66,6 +66,16 @@ def test_a_run_of_many_translates_projects_and_searches(common_folder, three_spa
         (("unite", "a.npz", "a.npz", "-o", "new-run"), "is called 'a' already"),
         (("unite", "a.npz", "-o", "new-run"), "only one space"),
         (("unite", "a.npz", "b.npz", "-o", "run"), "already exists"),
+        (
+            ("unite", "a.npz", "b.npz", "--add", "run", "-o", "run2", "--disjoint"),
+            "--disjoint: cannot be used with --add",
+        ),
+        (
+            ("unite", "a.npz", "b.npz", "--add", "run", "-o", "run2", "--min-confidence", ".5"),
+            "--min-confidence: cannot",
+        ),
+        (("unite", "a.npz", "b.npz", "--add", "run", "-o", "run2", "--random-state", "0"), "or unite all spaces anew"),
+        (("unite", "b", "--remove", "run", "-o", "run2", "--random-state", "0"), "--random-state: cannot be used with"),
     ],
 )
 def test_what_a_run_of_many_cannot_do_is_said(common_folder, capsys, arguments, message):

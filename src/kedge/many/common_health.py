@@ -10,9 +10,17 @@ from typing import Any, Literal
 from kedge.judging.health import OK, UNCERTAIN, Answer, verdict_of
 from kedge.judging.judge import RECOGNISED_SCALE
 from kedge.judging.recognition import Recognition
-from kedge.many.numerics.loops import CLOSED, closures
+from kedge.many.numerics.loops import CLOSED, Loop, closures
 from kedge.many.uniting import Union
 from kedge.storage.schema import Count, Share, restore
+
+BREAKS_LOOPS = Answer(
+    0.0,
+    "failed",
+    "It looks right by itself, but no loop through it closes, while all other pairs close theirs.",
+    "Check that both spaces are what they are said to be; give seeds.",
+)
+"""Both answers for a pair of spaces that breaks its loops."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +80,14 @@ class CommonHealth:
         of_map = _whole("map", inside, left_out, _suspicious(inside, loops))
         return cls(of_map, _whole("pairs", inside, left_out, ()), tuple(each), tuple(loops), dict(left_out))
 
+    def without(self, name: str) -> CommonHealth:
+        """The answers for all other spaces."""
+        return CommonHealth.from_parts(
+            [pair for pair in self.each if name not in (pair.first, pair.second)],
+            [loop for loop in self.loops if name not in loop.spaces],
+            {other: why for other, why in self.left_out.items() if other != name},
+        )
+
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any], where: str) -> CommonHealth:
         """Restore the result of `asdict`; raises `InputError` for anything else."""
@@ -93,14 +109,18 @@ def judge_union(union: Union, names: Sequence[str]) -> CommonHealth:
                 how = union.outcomes[s, t].how if (s, t) in union.outcomes else "not run"
                 share = 0.0 if recognition is None else recognition.share
                 each.append(PairHealth(names[s], names[t], how, *answers, share, closed.get((s, t))))
-    loops = tuple(
+    left_out = {names[s]: _why(union, s, names) for s in range(len(names)) if s not in union.members}
+    return CommonHealth.from_parts(each, loop_healths(union.loops, names), left_out)
+
+
+def loop_healths(loops: Sequence[Loop], names: Sequence[str]) -> tuple[LoopHealth, ...]:
+    """Loops over spaces with these names."""
+    return tuple(
         LoopHealth(
             tuple(names[space] for space in loop.spaces), loop.back, loop.chance, loop.chains, loop.kept, loop.closed
         )
-        for loop in union.loops
+        for loop in loops
     )
-    left_out = {names[s]: _why(union, s, names) for s in range(len(names)) if s not in union.members}
-    return CommonHealth.from_parts(each, loops, left_out)
 
 
 def _pair_answers(union: Union, pair: tuple[int, int], recognition: Recognition | None) -> tuple[Answer, Answer] | None:
@@ -110,9 +130,7 @@ def _pair_answers(union: Union, pair: tuple[int, int], recognition: Recognition 
         return None
     share = 0.0 if recognition is None else recognition.share
     if pair in union.breaking:
-        reason = "It looks right by itself, but no loop through it closes, while all other pairs close theirs."
-        answer = Answer(0.0, "failed", reason, "Check that both spaces are what they are said to be; give seeds.")
-        return answer, answer
+        return BREAKS_LOOPS, BREAKS_LOOPS
     if found is None:
         score = min(1.0, RECOGNISED_SCALE * share)
         reason = f"It was not run by itself; in common coordinates {recognition}."

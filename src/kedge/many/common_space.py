@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,9 @@ from kedge.many.common_run import CommonContents, read_common_run, write_common_
 from kedge.many.fitted_common import FittedCommonSpace, Matrix
 from kedge.many.joining import Joined, join
 from kedge.many.member import Member
+from kedge.many.numerics.grouping import Groups
 from kedge.many.seed_tuples import as_seed_tuples
-from kedge.many.uniting import Union, center_of_space, unite
+from kedge.many.uniting import Union, member_of, unite
 from kedge.matching import DEFAULT_BUDGET, exact_is_quick, require_budget
 from kedge.solving.steps import Log, OnStep
 from kedge.spaces import Embeddings
@@ -40,7 +40,9 @@ class CommonSpace(FittedCommonSpace):
     disjoint : bool
         Whether the spaces are known to have no items in common except the seeds, so that no groups are searched for.
     min_confidence : float
-        Rows are merged into one group if the probability that they are one item is at least this.
+        Rows are merged into one group if the probability that they are one item is at least this. It applies to each
+        step by itself: a group of three rows or more has the product of its steps' probabilities, which may be lower.
+        It only decides which groups are listed, and changes no map.
     device : str
         "auto", "cpu", "cuda" or "cuda:N": where pairs of spaces are aligned. Grouping, and `add`, run on the CPU.
     random_state : int, NumPy generator or None
@@ -144,9 +146,10 @@ class CommonSpace(FittedCommonSpace):
         ----------
         spaces : dict of spaces
             The new spaces, and one or more members under their names, exactly as they were fitted. Each new space is
-            aligned with the first three of these members.
+            aligned with three of these members at most, those with which it has most seeds; a new space that has joined
+            counts as one of them.
         seeds : optional
-            As for `fit`, between the new spaces and these members.
+            As for `fit`, between any of these spaces.
 
         Returns
         -------
@@ -164,24 +167,31 @@ class CommonSpace(FittedCommonSpace):
             )
         for name in old:
             self._require_same(name, given[name])
-        known = as_seed_tuples(seeds, given)
+        known = torch.from_numpy(as_seed_tuples(seeds, given))
+        places = {name: place for place, name in enumerate(given)}
         joined = self._copy()
         loaded = dict(zip(given, self._load(given, torch.device("cpu")), strict=True))
-        for name in new:
-            partners = {other: loaded[other] for other in old}
-            columns = [list(given).index(one) for one in (name, *old)]
+
+        def seeds_between(first: str, second: str) -> int:
+            return int((known[:, [places[first], places[second]]] >= 0).all(dim=1).sum())
+
+        while new:
+            at_hand = [name for name in given if name in joined.members_]
+            name = max(new, key=lambda one: max(seeds_between(one, other) for other in at_hand))
+            new.remove(name)
+            partners = sorted(at_hand, key=lambda other: -seeds_between(name, other))
             found = join(
                 loaded[name],
-                partners,
+                {other: loaded[other] for other in partners},
                 joined.members_,
-                torch.from_numpy(known[:, columns]),
-                torch.from_numpy(joined.groups_),
-                torch.from_numpy(joined.group_probability_),
+                known[:, [places[one] for one in (name, *partners)]],
+                Groups(torch.from_numpy(joined.groups_), torch.from_numpy(joined.group_probability_)),
                 self.random_state_,
                 Log(self.on_step),
                 min_confidence=self.min_confidence,
                 disjoint=self.disjoint,
                 name=name,
+                checksum=matrix_checksum(given[name].vectors),
             )
             for pair in found.each:
                 self._report(pair.first, pair.second, pair.map.verdict)
@@ -198,14 +208,11 @@ class CommonSpace(FittedCommonSpace):
         del left.members_[name]
         kept = [number for number in range(len(self.members_)) if number != place]
         keys_of = self._keys_by_row()
-        inside = (self.groups_[:, kept] >= 0).any(axis=1)
-        left._name(self.groups_[inside][:, kept], self.group_probability_[inside], [keys_of[one] for one in kept])
+        sizes = (self.groups_[:, kept] >= 0).sum(axis=1)
+        probability = np.where(sizes == 1, np.float32(1), self.group_probability_)  # of a row that is left alone
+        left._name(self.groups_[sizes > 0][:, kept], probability[sizes > 0], [keys_of[one] for one in kept])
         left.seeds_ = self.seeds_[:, kept]
-        left.health_ = CommonHealth.from_parts(
-            [pair for pair in self.health_.each if name not in (pair.first, pair.second)],
-            [loop for loop in self.health_.loops if name not in loop.spaces],
-            self.health_.left_out,
-        )
+        left.health_ = self.health_.without(name)
         return left
 
     # -- keeping ----------------------------------------------------------------------------------
@@ -267,17 +274,15 @@ class CommonSpace(FittedCommonSpace):
 
     def _take_in(self, name: str, space: Embeddings, found: Joined) -> None:
         """Add a space that has joined; one that does not belong is only listed as left out."""
-        each = (*self.health_.each, *found.each)
+        before = self.health_.without(name)
+        left_out = before.left_out if found.member is not None else before.left_out | {name: found.reason}
+        self.health_ = CommonHealth.from_parts([*before.each, *found.each], [*before.loops, *found.loops], left_out)
         if found.member is None:
-            left_out = self.health_.left_out | {name: found.reason}
-            self.health_ = CommonHealth.from_parts(each, self.health_.loops, left_out)
             return
         keys_of: list[Sequence[Key] | Mapping[int, Key]] = [*self._keys_by_row(), space.keys]
-        self.members_[name] = replace(found.member, checksum=matrix_checksum(space.vectors))
+        self.members_[name] = found.member
         self.seeds_ = np.concatenate([self.seeds_, np.full((len(self.seeds_), 1), -1)], axis=1)
-        left_out = {other: why for other, why in self.health_.left_out.items() if other != name}
-        self.health_ = CommonHealth.from_parts(each, self.health_.loops, left_out)
-        self._name(to_numpy(found.groups), to_numpy(found.probability), keys_of)
+        self._name(to_numpy(found.groups.rows), to_numpy(found.groups.probability), keys_of)
 
     def _keys_by_row(self) -> list[Mapping[int, Key]]:
         """The key of every row of each member."""
@@ -318,25 +323,23 @@ def _as_spaces(spaces: Mapping[str, SpaceLike], minimum: int) -> dict[str, Embed
 def _members(union: Union, given: Mapping[str, Embeddings], loaded: Sequence[Loaded]) -> dict[str, Member]:
     """The members by name, with matrices for their original coordinates."""
     names = list(given)
-    found: dict[str, Member] = {}
-    if union.factors is None:
-        return found
-    usual = union.factors.loadings.mean(dim=0)
-    for place, number in enumerate(union.members):
-        space, axes = loaded[number], loaded[number].axes.double()
-        found[names[number]] = Member(
+    factors = union.factors
+    if factors is None:
+        return {}
+    usual = to_numpy(factors.loadings.mean(dim=0).float())
+    return {
+        names[number]: member_of(
+            loaded[number],
             names[number],
-            len(space.rows),
-            center_of_space(space),
-            space.mean_norm,
             matrix_checksum(given[names[number]].vectors),
-            to_numpy((axes @ union.into[place]).float()),
-            to_numpy((union.back[place] @ axes.T).float()),
-            to_numpy((axes @ union.factors.directions[place].double()).float()),
-            to_numpy(union.factors.loadings[place].float()),
-            to_numpy(usual.float()),
+            union.into[place],
+            union.back[place],
+            factors.directions[place],
+            factors.loadings[place],
+            usual,
         )
-    return found
+        for place, number in enumerate(union.members)
+    }
 
 
 def _matches(union: Union, names: Sequence[str]) -> dict[tuple[str, str], NDArray[np.int64]]:

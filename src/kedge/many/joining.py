@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import combinations
 
 import torch
 from torch import Tensor
 
-from kedge.estimators.devices import Loaded, to_numpy
+from kedge.estimators.devices import Loaded
 from kedge.judging.health import Answer, verdict_of
 from kedge.judging.judge import RECOGNISED_SCALE
-from kedge.many.common_health import PairHealth
+from kedge.many.common_health import BREAKS_LOOPS, LoopHealth, PairHealth, loop_healths
 from kedge.many.member import Member
 from kedge.many.numerics.common_coordinates import MAX_LOADING
 from kedge.many.numerics.common_factors import CommonFactors
 from kedge.many.numerics.grouping import Groups, join_groups
+from kedge.many.numerics.loops import Link, Loop, breaking_pairs, close_loop, closures
 from kedge.many.numerics.synchronisation import rotation_into
 from kedge.many.pairwise import PairOutcome, align_alone, problem_of
-from kedge.many.uniting import center_of_space, half_whitened_side, maps_of
+from kedge.many.uniting import half_whitened_side, maps_of, member_of
 from kedge.models.pair_fitting import moments_of_halves
 from kedge.models.pair_model import choose_ridge
 from kedge.solving.steps import Log
@@ -31,15 +33,15 @@ _MAX_PARTNERS = 3
 class Joined:
     """The new `member`, or None and the `reason` why it does not belong.
 
-    `groups` (g, k + 1) hold its rows in the last column (unchanged (g, k) if it does not belong), `probability` (g,)
-    theirs, and `each` the answers for its pairs.
+    `groups` hold its rows in the last column (they are unchanged if it does not belong), `each` has the answers for its
+    pairs, and `loops` those over it and two members.
     """
 
     member: Member | None
     reason: str
-    groups: Tensor
-    probability: Tensor
+    groups: Groups
     each: tuple[PairHealth, ...]
+    loops: tuple[LoopHealth, ...]
 
 
 def join(
@@ -47,48 +49,44 @@ def join(
     partners: Mapping[str, Loaded],
     members: Mapping[str, Member],
     known: Tensor,
-    groups: Tensor,
-    probability: Tensor,
+    groups: Groups,
     random_state: int,
     log: Log,
     *,
     min_confidence: float,
     disjoint: bool,
     name: str,
+    checksum: str,
 ) -> Joined:
     """Let a space join by its pairs with `partners`, the members whose rows are available.
 
-    `known` (a, 1 + p) holds tuples of rows of the space and of the partners, -1 where unknown; `groups` (g, k) are
-    those of the members.
+    `known` (a, 1 + p) holds tuples of rows of the space and of the partners, -1 where unknown; `groups` are those of
+    the members. With two ok partners or more, loops are closed over the space and two of these, which the groups link.
     """
     outcomes: dict[str, PairOutcome] = {}
     for place, (partner, loaded) in enumerate(list(partners.items())[:_MAX_PARTNERS], start=1):
         both = known[:, [0, place]]
         seeds = both[(both >= 0).all(dim=1)]
         outcomes[partner] = align_alone(space, loaded, seeds, random_state, log.within(partner), disjoint=disjoint)
-    each = tuple(_health(name, partner, found) for partner, found in outcomes.items())
-    ok = {partner: found for partner, found in outcomes.items() if found.ok}
+    place_of = {member: place for place, member in enumerate(members)}
+    loops = [] if disjoint else _loops(outcomes, partners, place_of, groups)
+    breaking = breaking_pairs(loops, combinations(range(len(members)), 2))
+    closed = closures(loops)
+    new = {partner: (place_of[partner], len(members)) for partner in outcomes}
+    each = tuple(
+        _health(name, partner, found, closed.get(new[partner]), breaks=new[partner] in breaking)
+        for partner, found in outcomes.items()
+    )
+    closing = loop_healths(loops, [*members, name])
+    ok = {partner: found for partner, found in outcomes.items() if found.ok and new[partner] not in breaking}
     if not ok:
         best = max(found.judged.score for found in outcomes.values())
         reason = f"no map between it and {', '.join(outcomes)} is ok (best score {best:.2f})"
-        return Joined(None, reason, groups, probability, each)
+        return Joined(None, reason, groups, each, closing)
     into, back = _rotation(space, ok, partners, members)
     directions, loadings = _factors(space, ok, partners, members, into)
-    axes = space.axes.double()
     usual = next(iter(members.values())).usual
-    member = Member(
-        name,
-        len(space.rows),
-        center_of_space(space),
-        space.mean_norm,
-        "",
-        to_numpy((axes @ into).float()),
-        to_numpy((back @ axes.T).float()),
-        to_numpy((axes @ directions.double()).float()),
-        to_numpy(loadings.float()),
-        usual,
-    )
-    at_hand = [list(members).index(partner) for partner in partners]
+    member = member_of(space, name, checksum, into, back, directions, loadings, usual)
     factors = CommonFactors(
         (*(_in_axes(members[partner].directions, loaded) for partner, loaded in partners.items()), directions),
         torch.stack([*(torch.from_numpy(members[partner].loadings).double() for partner in partners), loadings]),
@@ -98,16 +96,31 @@ def join(
     merged = join_groups(
         factors,
         rows,
-        Groups(groups, probability),
-        at_hand,
+        groups,
+        [place_of[partner] for partner in partners],
         known,
         min_probability=1.01 if disjoint else min_confidence,  # 1.01: only known pairs are merged
         chance_rate=chance,
     )
-    return Joined(member, "", merged.rows, merged.probability, each)
+    return Joined(member, "", merged, each, closing)
 
 
-def _health(name: str, partner: str, found: PairOutcome) -> PairHealth:
+def _loops(
+    outcomes: Mapping[str, PairOutcome], partners: Mapping[str, Loaded], place_of: Mapping[str, int], groups: Groups
+) -> list[Loop]:
+    """The loops over every two ok partners, linked by the groups, and the new space, whose number is the next one."""
+    ok = sorted((partner for partner, found in outcomes.items() if found.ok), key=place_of.__getitem__)
+    loops = []
+    for first, second in combinations(ok, 2):
+        spaces = (place_of[first], place_of[second], len(place_of))
+        grouped = groups.partners(*spaces[:2], len(partners[first].rows))
+        loops.append(close_loop(spaces, Link(grouped, grouped), outcomes[second].link_back, outcomes[first].link))
+    return loops
+
+
+def _health(name: str, partner: str, found: PairOutcome, closure: float | None, *, breaks: bool) -> PairHealth:
+    if breaks:
+        return PairHealth(partner, name, "alone", BREAKS_LOOPS, BREAKS_LOOPS, found.judged.recognised, closure)
     share = found.judged.recognised
     score = min(RECOGNISED_SCALE * share, found.judged.score)
     pairs = Answer(
@@ -116,7 +129,7 @@ def _health(name: str, partner: str, found: PairOutcome) -> PairHealth:
         f"About {share:.0%} of the rows recognise their counterpart.",
         "Use groups of high probability first, and look at a few of them.",
     )
-    return PairHealth(partner, name, "alone", found.judged.answer, pairs, share, None)
+    return PairHealth(partner, name, "alone", found.judged.answer, pairs, share, closure)
 
 
 def _rotation(

@@ -75,7 +75,7 @@ class Member:
 
         "ip" (k, c + 2): the inner product of a query's and a document's coordinates, of any two members, is the log
         likelihood ratio of their being one item rather than two; exactly so if both know the factors equally well. The
-        last two coordinates hold the term of the vector itself and a 1, in reverse order for queries.
+        last two coordinates hold the term of the vector itself and a 1, in reverse order for documents.
 
         "l2" (k, c + 1): the same order by distance, for indexes without inner product.
         """

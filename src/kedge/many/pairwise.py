@@ -148,7 +148,8 @@ def _align(
     pairs = _probable(trusted, confidence)
     cross = pair_moments(trusted, pairs[:, 0], pairs[:, 1]).cross
     soft = len(pairs) < PAIRS_PER_DIM * min(problem.dims)
-    if soft and judged.verdict != "failed":
+    unknown = len(trusted.seeds_x) < min(len(problem.x), len(problem.y))  # a side without other rows has no soft pairs
+    if soft and unknown and judged.verdict != "failed":
         mutual = pair_moments(trusted, *known_and_found(trusted, confidence.match)).cross
         cross = cross + soft_cross(trusted.sample(SOFT_ROWS, generator), nearest_rotation(mutual))
     match = confidence.match

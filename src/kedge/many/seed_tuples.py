@@ -100,6 +100,8 @@ def _as_tuple(item: Any, number: int | str, spaces: Mapping[str, Embeddings]) ->
     rows = []
     for name, value in zip(names, values, strict=True):
         missing = value is None or (isinstance(value, float) and np.isnan(value))
+        if isinstance(value, np.integer) or (isinstance(value, float) and value.is_integer()):
+            value = int(value)  # pandas holds whole numbers as floats in a column with gaps
         missing = missing or (isinstance(value, int) and value == UNKNOWN and not spaces[name].has_numbers_as_keys)
         row = UNKNOWN if missing else row_named(value, spaces[name])
         if row is None:

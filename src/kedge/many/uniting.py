@@ -3,13 +3,15 @@
 First, each pair of spaces is aligned by itself and judged. The pairs that pass and break no loop hold the common space
 together; a pair that fails by itself is tried once more from where its neighbours have led. Then everything is fitted
 to all pairs at once: a rotation per space (`synchronisation`), coordinates with likelihoods (`common_factors`), and the
-groups (`grouping`), to which the coordinates are fitted once more.
+groups (`grouping`), to which rotations and coordinates are fitted once more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import combinations
 from statistics import median_low
 
 import numpy as np
@@ -19,7 +21,8 @@ from torch import Tensor
 
 from kedge.estimators.devices import Loaded, to_numpy
 from kedge.geometry import Spectrum
-from kedge.judging.recognition import Choices, Recognition, count_recognised
+from kedge.judging.recognition import PROBABLE, Choices, Recognition, count_recognised
+from kedge.many.member import Member
 from kedge.many.numerics.common_factors import CommonFactors, fit_factors, rotation_factors
 from kedge.many.numerics.grouping import Groups, merge_groups
 from kedge.many.numerics.loops import Loop, breaking_pairs, close_loop
@@ -29,6 +32,7 @@ from kedge.many.pairwise import PairOutcome, align_alone, align_from, problem_of
 from kedge.matching import CosineReading, Match, Reading, compare
 from kedge.models.pair_fitting import moments_of_halves
 from kedge.models.pair_model import choose_ridge
+from kedge.solving.finishing import PAIRS_PER_DIM
 from kedge.solving.steps import Log
 
 # Before it is rotated, a space is scaled by this power of its variances, as in a whiten-rotate-recolor map.
@@ -76,6 +80,7 @@ def unite(
     """Unite spaces, given tuples (a, k) of rows that are known to be one item, -1 where unknown.
 
     `disjoint` declares that the spaces have no items in common except the known ones, so no others are searched for.
+    `min_confidence` only decides what is listed in the groups: everything is learned from those that are probable.
     """
     outcomes = _run_alone(spaces, known, random_state, log, on_pair, disjoint=disjoint)
     loops = [] if disjoint else loops_of(outcomes)
@@ -86,13 +91,11 @@ def unite(
         nobody = Groups(torch.empty(0, 0, dtype=torch.int64), torch.empty(0))
         return Union((), (), (), None, nobody, outcomes, tuple(loops), breaking, {}, {})
     some = [spaces[space] for space in members]
-    into, back, factors = fit_common(some, _among(members, trusted))
+    into, back, factors = _fit_common(some, _among(members, trusted))
     again = [pair for pair in outcomes if pair not in trusted and set(pair) <= set(members)]
     for s, t in again:
         a, b = members.index(s), members.index(t)
-        reading: Reading = CosineReading(into[a].float(), into[b].float())
-        if factors is not None and not disjoint:
-            reading = factors.pair_model(a, b)
+        reading: Reading = CosineReading(into[a].float(), into[b].float()) if disjoint else factors.pair_model(a, b)
         seeds = _seeds(known, s, t)
         found = align_from(spaces[s], spaces[t], seeds, reading, random_state, log, disjoint=disjoint)
         if found.ok or not outcomes[s, t].ok:
@@ -102,24 +105,27 @@ def unite(
         if on_pair is not None:
             on_pair((s, t), found)
     breaking = tuple(pair for pair in breaking if pair not in trusted)
+    holding = _among(members, trusted)
     if again:
-        into, back, factors = fit_common(some, _among(members, trusted))
+        into, back, factors = _fit_common(some, holding)
     # Other spaces make it harder to fit noise, so the lowest chance rate of all pairs is a sufficient baseline.
-    chance = min(found.judged.chance_rate for found in trusted.values())
-    matches, recognised = _read_all(some, factors, chance) if factors is not None else ({}, {})
+    chance = min(found.judged.chance_rate for found in holding.values())
+    matches, recognised = _read_all(some, factors, chance)
     seeds = known[:, list(members)].cpu()
-    groups = _known_groups(some, seeds)
-    if factors is not None and not disjoint:
-        sureness = {pair: found.share for pair, found in recognised.items()}
-        groups = merge_groups(
+    if disjoint:
+        groups = _known_groups(some, seeds)
+    else:
+        merged = partial(
+            merge_groups,
             factors.on_cpu(),
-            [space.rows.float().cpu() for space in some],
-            sureness,
+            [space.rows for space in some],
+            {pair: found.share for pair, found in recognised.items()},
             seeds,
-            min_probability=min_confidence,
             chance_rate=chance,
         )
-        into, back, factors = _fit_to_groups(some, groups, _among(members, trusted))
+        probable = merged(min_probability=PROBABLE)
+        groups = probable if min_confidence == PROBABLE else merged(min_probability=min_confidence)
+        into, back, factors = _fit_common(some, holding, probable)
     return Union(members, into, back, factors, groups, outcomes, tuple(loops), breaking, matches, recognised)
 
 
@@ -131,36 +137,27 @@ def loops_of(outcomes: Mapping[Pair, PairOutcome]) -> list[Loop]:
     ]
 
 
-def fit_common(
-    spaces: Sequence[Loaded], outcomes: Mapping[Pair, PairOutcome]
+def _fit_common(
+    spaces: Sequence[Loaded], outcomes: Mapping[Pair, PairOutcome], groups: Groups | None = None
 ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], CommonFactors]:
-    """Fit the maps into the common space and back, and the factors, of spaces that the outcomes connect."""
-    into, back = _fit_rotations(spaces, {pair: found.cross for pair, found in outcomes.items()})
+    """Fit the maps into the common space and back, and the factors, of spaces that the outcomes connect.
+
+    Once there are `groups`, their pairs take the place of the outcomes', also between spaces that were not run. Where
+    they are too few, the outcomes' stay, and so do soft pairs.
+    """
+    crosses = {pair: found.cross for pair, found in outcomes.items()}
     hard = {pair: found.pairs for pair, found in outcomes.items() if not found.soft}
+    grouped = {} if groups is None else {pair: groups.pairs(*pair) for pair in combinations(range(len(spaces)), 2)}
+    for (s, t), pairs in grouped.items():
+        enough = len(pairs) >= PAIRS_PER_DIM * min(spaces[s].rows.shape[1], spaces[t].rows.shape[1])
+        if len(pairs) and ((s, t) not in outcomes or (enough and not outcomes[s, t].soft)):
+            crosses[s, t] = _cross(spaces[s], spaces[t], pairs)
+        if enough:
+            hard[s, t] = pairs
+    into, back = _fit_rotations(spaces, crosses)
     if {space for pair in hard for space in pair} != set(range(len(spaces))):
         return into, back, rotation_factors([space.spectrum for space in spaces], into)
     return into, back, _fit_hard(spaces, hard)
-
-
-def _fit_to_groups(
-    spaces: Sequence[Loaded], groups: Groups, outcomes: Mapping[Pair, PairOutcome]
-) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], CommonFactors]:
-    """The same, fitted to the pairs in the groups, also between spaces that were not run, and to soft outcomes."""
-    count = len(spaces)
-    hard = {(s, t): groups.pairs(s, t) for s in range(count) for t in range(s + 1, count)}
-    crosses = {pair: found.cross for pair, found in outcomes.items() if found.soft}
-    for (s, t), pairs in hard.items():
-        if len(pairs) and (s, t) not in crosses:
-            crosses[s, t] = _cross(spaces[s], spaces[t], pairs)
-    into, back = _fit_rotations(spaces, crosses)
-    enough = {
-        (s, t): pairs
-        for (s, t), pairs in hard.items()
-        if len(pairs) >= 2 * min(spaces[s].rows.shape[1], spaces[t].rows.shape[1])
-    }
-    if {space for pair in enough for space in pair} != set(range(count)):
-        return into, back, rotation_factors([space.spectrum for space in spaces], into)
-    return into, back, _fit_hard(spaces, enough)
 
 
 def _fit_rotations(
@@ -207,7 +204,9 @@ def _run_alone(
 ) -> dict[Pair, PairOutcome]:
     """Align pairs of spaces by themselves, until all spaces are connected or no pairs are left to try."""
     outcomes: dict[Pair, PairOutcome] = {}
-    waiting = pairs_to_run(len(spaces))
+    counts = {(s, t): len(_seeds(known, s, t)) for s, t in combinations(range(len(spaces)), 2)}
+    seeded = sorted((pair for pair in counts if counts[pair]), key=lambda pair: -counts[pair])
+    waiting = pairs_to_run(len(spaces), seeded)
     while waiting:
         s, t = waiting.pop(0)
         within = log.within(f"pair-{s}-{t}")
@@ -217,7 +216,7 @@ def _run_alone(
             on_pair((s, t), outcomes[s, t])
         if not waiting:
             ok = [pair for pair, found in outcomes.items() if found.ok]
-            waiting = pairs_to_try(len(spaces), ok, outcomes)
+            waiting = pairs_to_try(len(spaces), ok, outcomes, seeded)
     return outcomes
 
 
@@ -227,12 +226,11 @@ def _read_all(
     """The matches of all pairs of members as the factors read them, and how many rows recognise their counterpart."""
     matches, recognised = {}, {}
     nothing = torch.empty(0, 2, dtype=torch.int64)
-    for s in range(len(spaces)):
-        for t in range(s + 1, len(spaces)):
-            compared = compare(problem_of(spaces[s], spaces[t], nothing), factors.pair_model(s, t))
-            matches[s, t] = compared.match()
-            choices = Choices.from_comparison(compared, matches[s, t], torch.Generator().manual_seed(0))
-            recognised[s, t] = count_recognised(choices).less(chance_rate)
+    for s, t in combinations(range(len(spaces)), 2):
+        compared = compare(problem_of(spaces[s], spaces[t], nothing), factors.pair_model(s, t))
+        matches[s, t] = compared.match()
+        choices = Choices.from_comparison(compared, matches[s, t], torch.Generator().manual_seed(0))
+        recognised[s, t] = count_recognised(choices).less(chance_rate)
     return matches, recognised
 
 
@@ -266,7 +264,28 @@ def _cross(first: Loaded, second: Loaded, pairs: Tensor) -> Tensor:
     return (first.rows[pairs[:, 0]].float().T @ second.rows[pairs[:, 1]].float()).double()
 
 
-def center_of_space(space: Loaded) -> NDArray[np.float32]:
-    """The center (d,) that was subtracted from the unit rows."""
+def member_of(
+    space: Loaded,
+    name: str,
+    checksum: str,
+    into: Tensor,
+    back: Tensor,
+    directions: Tensor,
+    loadings: Tensor,
+    usual: NDArray[np.float32],
+) -> Member:
+    """A member with matrices for its original coordinates, from those in its principal axes."""
     assert space.center is not None, "spaces are centered when they are united"
-    return to_numpy(space.center)
+    axes = space.axes.double()
+    return Member(
+        name,
+        len(space.rows),
+        to_numpy(space.center),
+        space.mean_norm,
+        checksum,
+        to_numpy((axes @ into).float()),
+        to_numpy((back @ axes.T).float()),
+        to_numpy((axes @ directions.double()).float()),
+        to_numpy(loadings.float()),
+        usual,
+    )

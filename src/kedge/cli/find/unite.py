@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _NAMED = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)=(.+)")
 _GROUPS_SHOWN = 5
+# Options of a new run, by the names of the parameters; a space that joins or leaves goes by what its run was made with.
+_FOR_NEW_RUNS = ("disjoint", "min_confidence", "random_state")
 
 
 class NamedSpace(NamedTuple):
@@ -76,7 +78,6 @@ Exit code 3: RUN is written, but the map is not ok, or a space was left out.""",
         "--min-confidence",
         metavar="P",
         type=probability,
-        default=0.5,
         help="group rows that are one item with at least this probability (0.5)",
     )
     parser.add_argument(
@@ -85,6 +86,7 @@ Exit code 3: RUN is written, but the map is not ok, or a space was left out.""",
     parser.add_argument("--ignore-verdict", action="store_true", help="exit with 0 whatever the verdicts are")
     add_limit(parser)
     add_random_state(parser)
+    parser.set_defaults(**dict.fromkeys(_FOR_NEW_RUNS))  # None tells what is not given from what is
     add_device(parser)
     add_overwrite(parser)
 
@@ -117,9 +119,9 @@ def _remove(arguments: argparse.Namespace) -> int:
     from kedge.errors import InputError
     from kedge.many.common_space import CommonSpace
 
-    for option in ("add", "seeds", "limit", "disjoint"):
-        if getattr(arguments, option):
-            raise InputError(f"--{option}: cannot be used with --remove; omit one of the two")
+    for option in ("add", "seeds", "limit", *_FOR_NEW_RUNS):
+        if getattr(arguments, option) is not None:
+            raise InputError(f"{_written(option)}: cannot be used with --remove; omit one of the two")
     began = time.perf_counter()
     common = CommonSpace.load(arguments.remove)
     for name, _ in arguments.spaces:
@@ -138,6 +140,12 @@ def _run(arguments: argparse.Namespace) -> int:
     from kedge.many.seed_tuples import read_seed_tuples
     from kedge.spaces import read_embeddings
 
+    given = {name: getattr(arguments, name) for name in _FOR_NEW_RUNS if getattr(arguments, name) is not None}
+    if arguments.add and given:
+        raise InputError(
+            f"{_written(next(iter(given)))}: cannot be used with --add, which goes by the settings that "
+            f"{arguments.add} was made with; omit it, or unite all spaces anew"
+        )
     began = time.perf_counter()
     spaces: dict[str, Embeddings] = {}
     described: dict[str, Any] = {}
@@ -159,12 +167,7 @@ def _run(arguments: argparse.Namespace) -> int:
         if arguments.add:
             common = CommonSpace.load(arguments.add).set_params(**options).add(spaces, seeds)
         else:
-            common = CommonSpace(
-                disjoint=arguments.disjoint,
-                min_confidence=arguments.min_confidence,
-                random_state=arguments.random_state,
-                **options,
-            ).fit(spaces, seeds)
+            common = CommonSpace(**given, **options).fit(spaces, seeds)
     seconds = time.perf_counter() - began
     extra = {
         "inputs": common.provenance_.get("inputs", {}) | described,
@@ -176,6 +179,10 @@ def _run(arguments: argparse.Namespace) -> int:
     _print(common, arguments, seconds)
     wrong = common.health_.map.verdict != "ok" or any(name in common.health_.left_out for name in spaces)
     return EXIT_NOT_PASSED if wrong and not arguments.ignore_verdict else 0
+
+
+def _written(option: str) -> str:
+    return "--" + option.replace("_", "-")
 
 
 def _note_pair(first: str, second: str, verdict: str) -> None:

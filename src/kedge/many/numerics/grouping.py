@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 
 import numpy as np
 import torch
@@ -75,17 +74,26 @@ def merge_groups(
 
     Spaces are merged in descending order of the sureness of their pairs; those that no pair connects stay apart.
     `known` (a, k) holds tuples of rows, -1 where unknown, that are one item and are kept together. `chance_rate` is the
-    share of rows that seem recognised by chance.
+    share of rows that seem recognised by chance. `min_probability` applies to each step by itself; the probability of a
+    group is the product of those of its steps, so it may be lower.
     """
-    clusters = [_single(factors, space, rows, len(spaces)) for space, rows in enumerate(spaces)]
+    clusters: dict[int, _Cluster] = {}  # by space; that of a single space is made late, since its evidence takes memory
+
+    def cluster_of(space: int) -> _Cluster:
+        found = clusters.get(space)
+        return _single(factors, space, spaces[space], len(spaces)) if found is None else found
+
     for (s, t), _ in sorted(sureness.items(), key=lambda item: -item[1]):
-        left, right = (next(cluster for cluster in clusters if space in cluster.members) for space in (s, t))
-        if left is right:
+        if s in clusters and t in clusters[s].members:
             continue
-        merged = _merged(left, right, known, min_probability, chance_rate, budget)
-        clusters = [cluster for cluster in clusters if cluster not in (left, right)] + [merged]
-    rows = torch.cat([cluster.groups.rows for cluster in clusters])
-    return Groups(rows, torch.cat([cluster.groups.probability for cluster in clusters]))
+        merged = _merged(cluster_of(s), cluster_of(t), known, min_probability, chance_rate, budget)
+        clusters.update(dict.fromkeys(merged.members, merged))
+    parts = [
+        clusters[space].groups if space in clusters else _single_rows(space, len(rows), len(spaces))
+        for space, rows in enumerate(spaces)
+        if space not in clusters or space == min(clusters[space].members)
+    ]
+    return Groups(torch.cat([part.rows for part in parts]), torch.cat([part.probability for part in parts]))
 
 
 def join_groups(
@@ -121,7 +129,10 @@ def join_groups(
 
 
 def group_ratios(left: tuple[Tensor, Tensor], right: tuple[Tensor, Tensor]) -> Tensor:
-    """Log likelihood ratios (g, h) of groups, given by evidence and precision (g, c) and (h, c), as a full matrix."""
+    """Log likelihood ratios (g, h) of groups, given by evidence and precision (g, c) and (h, c), as a full matrix.
+
+    This is the plain reference that tests compare `group_coordinates` with; groups are merged by those.
+    """
     (e, p), (f, q) = left, right
     both = 1 + p[:, None] + q[None]
     ratios = (e[:, None] + f[None]).square() / both - (e.square() / (1 + p))[:, None] - (f.square() / (1 + q))[None]
@@ -147,11 +158,17 @@ def group_coordinates(left: tuple[Tensor, Tensor], right: tuple[Tensor, Tensor])
 
 def _single(factors: CommonFactors, space: int, rows: Tensor, width: int, place: int | None = None) -> _Cluster:
     """A cluster with every row of a space as a group of its own; its column is `space`, or `place` if given."""
-    groups = torch.full((len(rows), width), -1, dtype=torch.int64, device=rows.device)
-    groups[:, space if place is None else place] = torch.arange(len(rows), device=rows.device)
-    evidence = factors.evidence(space, rows)
+    evidence = factors.evidence(space, rows.float().cpu())
     precision = factors.precision(space).to(evidence.dtype).expand_as(evidence)
-    return _Cluster(frozenset([space]), Groups(groups, torch.ones(len(rows))), evidence, precision)
+    groups = _single_rows(space if place is None else place, len(rows), width)
+    return _Cluster(frozenset([space]), groups, evidence, precision)
+
+
+def _single_rows(place: int, count: int, width: int) -> Groups:
+    """Groups of one row each: the rows of the space whose column is `place`."""
+    rows = torch.full((count, width), -1, dtype=torch.int64)
+    rows[:, place] = torch.arange(count)
+    return Groups(rows, torch.ones(count))
 
 
 def _merged(
@@ -203,18 +220,26 @@ def _joined(left: _Cluster, right: _Cluster, pairs: Tensor, probability: Tensor)
 def _known_pairs(left: Groups, right: Groups, known: Tensor) -> Tensor:
     """Pairs (p, 2) of groups that hold rows of the same known tuple; each group is in at most one pair."""
     found: dict[int, int] = {}
-    for item in known.tolist():
-        ends = [_group_with(groups, item) for groups in (left, right)]
-        if None not in ends and ends[0] not in found and ends[1] not in found.values():
-            found[ends[0]] = ends[1]  # type: ignore[index, assignment]
+    taken: set[int] = set()
+    for one, other in zip(_groups_with(left, known).tolist(), _groups_with(right, known).tolist(), strict=True):
+        if one < len(left.rows) and other < len(right.rows) and one not in found and other not in taken:
+            found[one] = other
+            taken.add(other)
     return torch.tensor(list(found.items()), dtype=torch.int64).reshape(-1, 2)
 
 
-def _group_with(groups: Groups, item: Sequence[int]) -> int | None:
-    """The first group that holds a row of a tuple, or None."""
-    masks = [groups.rows[:, space] == row for space, row in enumerate(item) if row >= 0]
-    hits = reduce(torch.logical_or, masks, torch.zeros(len(groups.rows), dtype=torch.bool)).nonzero()
-    return int(hits[0]) if len(hits) else None
+def _groups_with(groups: Groups, known: Tensor) -> Tensor:
+    """The first group (a,) that holds a row of each known tuple; as many as there are groups if none does."""
+    nowhere = len(groups.rows)
+    first = torch.full((len(known),), nowhere)
+    for rows, wanted in zip(groups.rows.T, known.T, strict=True):
+        there, named = rows >= 0, wanted >= 0
+        if not (there.any() and named.any()):
+            continue
+        group_of = torch.full((int(max(rows.max(), wanted.max())) + 1,), nowhere)
+        group_of[rows[there]] = there.nonzero(as_tuple=True)[0]
+        first[named] = torch.minimum(first[named], group_of[wanted[named]])
+    return first
 
 
 def _beyond(recognition: Recognition, chance_rate: float) -> float:

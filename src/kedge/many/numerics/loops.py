@@ -6,7 +6,7 @@ itself; if one of them is wrong, hardly any row does, however sure that match lo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -64,23 +64,28 @@ def close_loop(spaces: tuple[int, int, int], forth: Link, across: Link, back: Li
     by_chance = []
     for _ in range(_SHUFFLES):
         order = torch.randperm(len(across.partner), generator=generator).to(own.device)
-        by_chance.append(_share(back.partner[across.partner[order][forth.partner]] == own))
-    there = forth.sure >= 0
-    there &= across.sure[forth.sure.clamp_min(0)] >= 0
-    ends = back.sure[across.sure[forth.sure.clamp_min(0)].clamp_min(0)]
-    there &= ends >= 0
-    chains = int(there.sum())
-    kept = _share((ends == own)[there]) if chains else 0.0
-    comes_back = _share(back.partner[across.partner[forth.partner]] == own)
+        by_chance.append(_share(_onward(forth.partner, across.partner[order], back.partner) == own))
+    ends = _onward(forth.sure, across.sure, back.sure)
+    chains = int((ends >= 0).sum())
+    kept = float((ends == own).sum()) / chains if chains else 0.0
+    comes_back = _share(_onward(forth.partner, across.partner, back.partner) == own)
     return Loop(spaces, comes_back, sum(by_chance) / _SHUFFLES, chains, kept)
 
 
-def breaking_pairs(loops: Sequence[Loop]) -> list[Pair]:
+def _onward(rows: Tensor, *partners: Tensor) -> Tensor:
+    """Where rows (n,) lead by the partners of one space after another; -1 where a row has none."""
+    for partner in partners:
+        rows = torch.where(rows >= 0, partner[rows.clamp_min(0)], -1)
+    return rows
+
+
+def breaking_pairs(loops: Sequence[Loop], right: Iterable[Pair] = ()) -> list[Pair]:
     """The pairs that break loops: no loop over them closes, but in one of these both other pairs close another loop.
 
-    With a single loop it is impossible to say which of its pairs is wrong, so none is returned.
+    With a single loop it is impossible to say which of its pairs is wrong, so none is returned. Pairs that are known to
+    be `right` count as if they closed one.
     """
-    closed = {pair for loop in loops if loop.closed for pair in _sides(loop)}
+    closed = {pair for loop in loops if loop.closed for pair in _sides(loop)}.union(right)
     suspects: dict[Pair, None] = {}
     for loop in loops:
         if loop.closed is False:

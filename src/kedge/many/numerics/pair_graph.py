@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from itertools import combinations
 
 Pair = tuple[int, int]
@@ -14,24 +14,39 @@ MAX_ALL = 5
 _MAX_TRIES = 3
 
 
-def pairs_to_run(count: int) -> list[Pair]:
-    """The pairs of `count` spaces to run: all if few, otherwise two per space, so that each is in triangles."""
+def pairs_to_run(count: int, seeded: Iterable[Pair] = ()) -> list[Pair]:
+    """The pairs of `count` spaces to run: all if few, otherwise two per space, so that each is in triangles.
+
+    Of the `seeded` pairs (those with seeds between them, most seeds first), those are run as well that connect spaces
+    which the ring's seeds do not: at most one fewer than there are spaces.
+    """
     if count <= MAX_ALL:
         return list(combinations(range(count), 2))
-    ring = {tuple(sorted((space, (space + step) % count))) for space in range(count) for step in (1, 2)}
-    return sorted(ring)  # type: ignore[arg-type]
+    ring = {_in_order(space, (space + step) % count) for space in range(count) for step in (1, 2)}
+    seeded = list(seeded)
+    links = [pair for pair in seeded if pair in ring]
+    for pair in seeded:
+        if len(components_of(count, [*links, pair])) < len(components_of(count, links)):
+            links.append(pair)
+    return sorted(ring.union(links))
 
 
-def pairs_to_try(count: int, ok: Iterable[Pair], tried: Iterable[Pair]) -> list[Pair]:
-    """Further pairs to try for each space outside the main component, with some of the component's spaces."""
+def pairs_to_try(count: int, ok: Iterable[Pair], tried: Iterable[Pair], seeded: Collection[Pair] = ()) -> list[Pair]:
+    """Further pairs to try: of each space outside the main component, with some of the component's spaces.
+
+    While no two spaces hold together, it is the next pair that was not tried. Pairs that are `seeded` come first.
+    """
     ok = list(ok)
     main, tried = main_component(count, ok), set(tried)
+    if not main:
+        untried = [pair for pair in combinations(range(count), 2) if pair not in tried]
+        return sorted(untried, key=lambda pair: pair not in seeded)[:1]
     degrees = {space: sum(space in pair for pair in ok) for space in main}
     hubs = sorted(main, key=lambda space: (-degrees[space], space))
     found = []
     for space in sorted(set(range(count)) - main):
-        pairs = [(min(space, hub), max(space, hub)) for hub in hubs]
-        found += [pair for pair in pairs if pair not in tried][:_MAX_TRIES]
+        pairs = [pair for pair in (_in_order(space, hub) for hub in hubs) if pair not in tried]
+        found += sorted(pairs, key=lambda pair: pair not in seeded)[:_MAX_TRIES]
     return found
 
 
@@ -50,6 +65,10 @@ def components_of(count: int, ok: Iterable[Pair]) -> list[set[int]]:
         if left is not right:
             components = [one for one in components if one is not left and one is not right] + [left | right]
     return components
+
+
+def _in_order(one: int, other: int) -> Pair:
+    return min(one, other), max(one, other)
 
 
 def triangles_of(pairs: Iterable[Pair]) -> list[tuple[int, int, int]]:
