@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 
@@ -13,10 +14,13 @@ from kedge import InputError, write_embeddings
 from kedge.cli.main import main
 from kedge.geometry import unit
 from kedge.judging.health import Interval
+from kedge.spaces.pairs import write_table
+from kedge.tasks.rehearsal import Relevance, cascade
 from kedge.tasks.rehearsal.cascade import (
     STRATEGIES,
     PricedStrategy,
     compare_strategies,
+    judged_pairs,
     rank_candidates,
     recall_of,
     recommend,
@@ -134,6 +138,45 @@ def test_the_command_compares_strategies(run_files, words, tmp_path, capsys):
     assert recalls["bridge"] < recalls["cascade"] < recalls["re-encode"] == 1
 
 
+def test_the_command_goes_by_judgements_and_prices_staying(run_files, words, tmp_path, capsys):
+    """The old model alone finds what the judgements ask for, so nothing should change."""
+    x, y = words
+    asked, old, known = x.take(range(120)), y.take(y.rows(x.keys[119::-1])), x.keys[20:]
+    files = {name: str(tmp_path / f"{name}.npz") for name in ("asked", "old")}
+    write_embeddings(asked, files["asked"])
+    write_embeddings(old, files["old"])
+    texts = [*asked.keys[:100], *y.keys[:20]]  # of the last queries, the new model finds another word
+    write_table(tmp_path / "qrels.tsv", ("query", "doc"), list(zip(asked.keys, texts, strict=True)))
+    pairs = [(key, key) for key in known]
+    write_table(tmp_path / "known.tsv", ("x", "y"), [*pairs, *pairs[:3]])
+    command = ["rehearse", *run_files, "--known", str(tmp_path / "known.tsv"), "--queries", files["asked"]]
+    command += ["--relevant", str(tmp_path / "qrels.tsv"), "--old-queries", files["old"], "--cascade", "50"]
+    assert main([*command, "--device", "cpu", "--json"]) == 0
+    told = capsys.readouterr()
+    compared = json.loads(told.out)["strategies"]
+    judged = 80 + len(set(texts[100:]) & set(known))
+    recalls = {each["name"]: each["recall"]["estimate"] for each in compared["strategies"]}
+    assert list(recalls) == list(STRATEGIES)
+    assert recalls["stay"] == pytest.approx(recalls["re-encode"], abs=0.05)
+    assert recalls["bridge"] <= recalls["re-encode"] < 1
+    assert (compared["judged"], compared["queries"], compared["index"]) == (True, judged, len(known))
+    assert f"--cascade: {120 - judged} of 120 queries are left out, which have no relevant text among" in told.err
+    assert main([*command, "--device", "cpu"]) == 0
+    assert f"strategies, by the judgements: {judged} queries" in capsys.readouterr().out
+
+
+def test_judgements_are_about_pairs():
+    pairs = np.stack([np.arange(30), np.arange(39, 9, -1)], axis=1)  # pair p holds row 39 - p of y
+    queries = np.repeat(np.arange(12), 2)
+    rows = np.r_[np.arange(22) + 9, 99, 98]  # row 9 is in no pair, nor is what query 11 should find
+    relevance = Relevance(queries, rows, np.ones(24, np.int64), {})
+    asked, judged = judged_pairs(relevance, pairs)
+    assert asked.tolist() == list(range(11))
+    assert judged.tolist() == [[29, -1], *([30 - 2 * query, 29 - 2 * query] for query in range(1, 11))]
+    with pytest.raises(InputError, match="relevant: 9 queries have a relevant text among the 16 known pairs"):
+        judged_pairs(relevance, pairs[14:])
+
+
 def test_the_command_needs_queries(run_files, capsys):
     assert main(["rehearse", *run_files, "--known", "keys", "--cascade", "50"]) == 2
     assert "give --queries too" in capsys.readouterr().err
@@ -158,6 +201,31 @@ def test_judgements_and_old_queries(fitted, words):
     assert compared.recommended == "stay"
     with pytest.raises(InputError, match="at least 100 known texts, got 50"):
         rehearse_strategies(fitted, x, y, pairs[:50], x.take(asked))
+
+
+def test_queries_are_translated_as_such_where_the_run_has_some(fitted, words):
+    x, y = words
+    pairs = np.stack([np.arange(len(x)), y.rows(x.keys)], axis=1)
+    discovery, kinds = copy.copy(fitted), []
+    discovery.translate = lambda vectors, kind="text": kinds.append(kind) or fitted.translate(vectors)
+    for queries in (None, object()):
+        discovery.queries_ = queries
+        rehearse_strategies(discovery, x, y, pairs, x.take(range(20)), device="cpu")
+    assert kinds == ["text", "query"]
+
+
+def test_the_first_search_does_not_pay_for_warming_up(spaces, monkeypatch):
+    """By a clock that only searches move on, the first of all by far the most."""
+    now, slow, search = [0.0], iter([100.0]), cascade._nearest
+
+    def nearest(*arguments):
+        now[0] += next(slow, 0.001)
+        return search(*arguments)
+
+    monkeypatch.setattr(cascade, "_nearest", nearest)
+    monkeypatch.setattr(cascade.time, "perf_counter", lambda: now[0])
+    compared = compare_strategies(**spaces)
+    assert [each.seconds_per_query for each in compared.strategies] == pytest.approx([0.001 / 200] * 4)
 
 
 def test_what_cannot_be_compared_is_refused(spaces):

@@ -7,6 +7,7 @@ import copy
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 
 import kedge
-from kedge import Embeddings, InputError
+from kedge import AnchorDiscovery, Embeddings, InputError
 from kedge.cli.main import main
 from kedge.integrations.translation import EmbedderTranslation
 from kedge.models.maps.linear import LinearMap
@@ -84,6 +85,18 @@ def test_an_exported_file_is_a_translator_again(suffix, tmp_path):
         kedge.load_translator(path, back=True)
 
 
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
+def test_a_run_of_the_first_dimensions_takes_vectors_of_all_when_exported(suffix, tmp_path):
+    translator, path = replace(make_translator(), prefix_of=48), tmp_path / f"to-y{suffix}"
+    path.write_bytes(export_bytes(translator, ABOUT, suffix))
+    loaded = kedge.load_translator(path)
+    vectors = np.random.default_rng(1).standard_normal((5, 48))
+    np.testing.assert_array_equal(loaded(vectors), loaded(vectors[:, :32]))
+    np.testing.assert_array_equal(loaded(vectors), translator(vectors))
+    with pytest.raises(InputError, match="must have shape"):
+        loaded(vectors[:, :40])
+
+
 def test_an_exported_file_has_one_scale(run_files, tmp_path):
     path = tmp_path / "to-y.npz"
     assert main(["export", run_files[0], "--to", "numpy", "-o", str(path)]) == 0
@@ -100,6 +113,9 @@ def test_an_exported_file_has_one_scale(run_files, tmp_path):
         ({"matrix": np.ones((32, 24))}, "matrix has changed since it was written"),
         ({"length": np.asarray(np.nan, np.float32)}, "length has changed since it was written"),
         ({"length": np.asarray(-1, np.float32)}, "has changed since it was written"),
+        ({"prefix_of": np.asarray(32)}, "prefix_of has changed since it was written"),
+        ({"prefix_of": np.asarray([48])}, "prefix_of has changed since it was written"),
+        ({"prefix_of": np.asarray(48.5)}, "prefix_of has changed since it was written"),
         ({"about": np.asarray("{}")}, "is not a file written by `kedge export"),
         ({"about": np.asarray("[")}, "is not a file written by `kedge export"),
         ({"matrix": np.asarray([None], dtype=object)}, "is not a file written by `kedge export"),
@@ -139,6 +155,21 @@ def test_documents_are_translated_or_native(run_files, models):
         np.testing.assert_allclose(translation.of_queries(new.many(texts)), translated, atol=1e-6)
         np.testing.assert_allclose(translation.of_query(new.one("dog")), translated[0], atol=1e-6)
         assert translation.of_documents([]) == translation.of_queries([]) == []
+
+
+def test_a_file_of_queries_translates_no_documents(tmp_path):
+    path, vector = tmp_path / "queries.npz", np.ones(32)
+    path.write_bytes(export_bytes(make_translator(), ABOUT | {"kind": "query"}, ".npz"))
+    with pytest.raises(InputError, match=r"queries.npz: translates queries .*documents would.*documents=\"native\""):
+        EmbedderTranslation(path)
+    translation = EmbedderTranslation(path, "native")
+    np.testing.assert_allclose(translation.of_query(vector), make_translator()(vector))
+    np.testing.assert_array_equal(translation.of_documents([vector]), [vector])
+
+
+def test_whole_numbers_beyond_all_floats_are_refused():
+    with pytest.raises(InputError, match="vectors must be numbers"):
+        make_translator()([0.5] * 31 + [10**400])
 
 
 def test_mistakes_are_explained(run_files):
@@ -264,7 +295,7 @@ HAYSTACK: list[Model] = []
 """What the two functions above, which Haystack stores by name, look words up in."""
 
 
-def test_haystack(run_files, models, expected, monkeypatch):
+def test_haystack(run_files, models, expected, tmp_path, monkeypatch):
     monkeypatch.setenv("HAYSTACK_TELEMETRY_ENABLED", "False")
     pytest.importorskip("haystack", reason="needs Haystack: pip install 'kedge[haystack]'")
     from haystack import Document, Pipeline
@@ -292,6 +323,13 @@ def test_haystack(run_files, models, expected, monkeypatch):
         return pipeline.run({"embedder": {"text": text}})["retriever"]["documents"][0].id
 
     assert {text: ask(text) for text in expected} == expected
+
+    of_queries = tmp_path / "queries.npz"
+    of_queries.write_bytes(export_bytes(make_translator(300, 100), ABOUT | {"kind": "query"}, ".npz"))
+    texts = TranslatedTextEmbedder(MockTextEmbedder(embedding_fn=new_text), of_queries)
+    assert len(texts.run("dog")["embedding"]) == 100
+    with pytest.raises(InputError, match="translates queries"):
+        TranslatedDocumentEmbedder(MockDocumentEmbedder(embedding_fn=new_text), of_queries)
 
     for documents, dim in (("translate", 100), ("native", 300)):
         embedder = TranslatedDocumentEmbedder(MockDocumentEmbedder(embedding_fn=new_text), run_files[0], documents)
@@ -456,6 +494,85 @@ def test_new_model_and_map_are_one_object(documents, tiny_model, exported, tmp_p
     if documents == "translate":
         assert loaded.get_embedding_dimension() == 24
         np.testing.assert_allclose(loaded.encode(TEXTS), translated, rtol=1e-4, atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def asked_run(tmp_path_factory) -> Path:
+    """A run with queries that are marked, so that they have a map of their own; X has 32 dimensions."""
+    from test_query_maps import make_world
+
+    x, y, queries = make_world(shift=4.0, dim=32)
+    discovery = AnchorDiscovery(n_anchors=20, device="cpu").fit(x, y, [(k, k) for k in x.keys[:60]], queries=queries)
+    folder = tmp_path_factory.mktemp("asked") / "run"
+    discovery.save(folder)
+    return folder
+
+
+@pytest.mark.parametrize("documents", ["translate", "native"])
+def test_queries_are_translated_as_such(documents, tiny_model, asked_run, tmp_path):
+    from sentence_transformers import SentenceTransformer
+
+    from kedge.integrations.sentence_transformers import translated_model
+
+    native = tiny_model.encode(TEXTS)
+    as_texts, as_queries = (kedge.load_translator(asked_run, kind=kind)(native) for kind in ("text", "query"))
+    assert np.abs(as_texts - as_queries).max() > 0.01
+    whole = translated_model(tiny_model, asked_run, documents=documents)
+    whole.save(str(tmp_path / "whole"))
+    loaded = SentenceTransformer(str(tmp_path / "whole"), device="cpu", trust_remote_code=True)
+    for model in (whole, loaded):
+        np.testing.assert_allclose(model.encode_query(TEXTS), as_queries, rtol=1e-3, atol=1e-4)
+        for encode in (model.encode, model.encode_document):
+            expected = as_texts if documents == "translate" else native
+            np.testing.assert_allclose(encode(TEXTS), expected, rtol=1e-3, atol=1e-4)
+
+
+def test_export_of_queries_for_sentence_transformers(tiny_model, asked_run, tmp_path, capsys):
+    from sentence_transformers import SentenceTransformer
+
+    from kedge.integrations.sentence_transformers import TranslationModule
+
+    tiny_model.save(str(tmp_path / "tiny"))
+    to = ["export", str(asked_run), "--to", "sentence-transformers"]
+    assert main([*to, "-o", str(tmp_path / "module"), "--kind", "query", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["kind"] == "query"
+    module = TranslationModule.load(str(tmp_path / "module"))
+    assert module.equals(TranslationModule.from_run(asked_run, kind="query"))
+    assert not module.equals(TranslationModule.from_run(asked_run))
+    model = ["--model", str(tmp_path / "tiny")]
+    assert main([*to, "-o", str(tmp_path / "whole"), *model, "--kind", "query"]) == 2
+    assert "queries get their own translation where RUN has one" in capsys.readouterr().err
+    assert main([*to, "-o", str(tmp_path / "whole"), *model]) == 0
+    whole = SentenceTransformer(str(tmp_path / "whole"), device="cpu", trust_remote_code=True)
+    expected = kedge.load_translator(asked_run, kind="query")(tiny_model.encode(TEXTS))
+    np.testing.assert_allclose(whole.encode_query(TEXTS), expected, rtol=1e-3, atol=1e-4)
+    # A file of queries is no map for documents, and does for queries alone.
+    assert main(["export", str(asked_run), "-o", str(tmp_path / "queries.npz"), "--kind", "query"]) == 0
+    capsys.readouterr()
+    to[1] = str(tmp_path / "queries.npz")
+    assert main([*to, "-o", str(tmp_path / "refused"), *model]) == 2
+    assert "translates queries (it was exported with --kind query)" in capsys.readouterr().err
+    assert main([*to, "-o", str(tmp_path / "native"), *model, "--documents", "native"]) == 0
+
+
+def test_a_module_takes_vectors_of_all_dimensions_where_the_run_has_the_first(tmp_path):
+    pytest.importorskip("sentence_transformers.base.modules", reason="pip install 'kedge[sentence-transformers]'")
+    import torch
+
+    from kedge.integrations.sentence_transformers import TranslationModule
+
+    translator = replace(make_translator(), prefix_of=48)
+    TranslationModule.from_translator(translator).save(str(tmp_path))
+    module = TranslationModule.load(str(tmp_path))
+    vectors = np.random.default_rng(2).standard_normal((6, 48)).astype(np.float32)
+    for given in (vectors, vectors[:, :32]):
+        found = module({"sentence_embedding": torch.from_numpy(given)})["sentence_embedding"]
+        np.testing.assert_allclose(found, translator(given), rtol=1e-5, atol=1e-6)
+    with pytest.raises(InputError, match="gives vectors of 40 dimensions"):
+        module({"sentence_embedding": torch.from_numpy(vectors[:, :40])})
+    config = tmp_path / "config.json"  # as earlier versions wrote it
+    config.write_text(json.dumps({name: json.loads(config.read_text())[name] for name in ("source_dim", "target_dim")}))
+    assert TranslationModule.load(str(tmp_path)).prefix_of is None
 
 
 def test_a_router_takes_the_old_model_for_documents(tiny_model, exported):

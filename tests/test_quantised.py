@@ -106,6 +106,9 @@ def test_a_run_of_the_first_dimensions_takes_vectors_of_all(rotated, tmp_path, c
         loaded.require_spaces(kedge.read_embeddings(files[0]), y)
     parsed = parse_request(json.dumps({"model": "m", "input": long[:2].tolist()}).encode(), translator, 10)
     np.testing.assert_array_equal(translator(parsed.vectors), translator(x[:2]))
+    for exported in (tmp_path / "to-y.npz", tmp_path / "to-y.safetensors"):
+        assert run("export", tmp_path / "run", "-o", exported) == 0
+        np.testing.assert_array_equal(kedge.load_translator(exported)(long), translator(x))
     assert run("migrate", files[0], f"parquet:{tmp_path / 'in-y'}", "--run", tmp_path / "run") == 0
     np.testing.assert_allclose(
         kedge.read_embeddings(f"parquet:{tmp_path / 'in-y'}").vectors,

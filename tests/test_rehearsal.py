@@ -16,6 +16,7 @@ from kedge.models.maps.linear import LinearMap
 from kedge.spaces.pairs import write_table
 from kedge.tasks import METRIC_NAMES, gold_by_key
 from kedge.tasks.rehearsal.metrics import bootstrap_interval
+from kedge.tasks.rehearsal.outcome import Rehearsal
 from kedge.tasks.row_clusters import cluster_rows
 
 
@@ -135,6 +136,20 @@ def test_pairs_that_the_run_has_learnt_from_are_reported(fitted, words, turned):
     discovery = copy(turned[0])
     discovery.pair_keys_ = []
     assert rehearse(discovery, *turned[1:], gold_by_key(*turned[1:]), device="cpu").remarks == (flattery,)
+
+
+@pytest.mark.parametrize(
+    ("flattery", "said"),
+    [
+        (0.031, "That flatters: they find themselves among ten more often than your queries find what is relevant"),
+        (-0.031, "That understates: they find themselves among ten less often than your queries find what is relevant"),
+    ],
+)
+def test_texts_may_also_be_harder_than_queries(turned, monkeypatch, flattery, said):
+    discovery, x, y = turned
+    result = rehearse(discovery, x, y, gold_by_key(x, y), device="cpu")
+    monkeypatch.setattr(Rehearsal, "flattery", flattery)
+    assert result.remarks[0].endswith(f"{said}, by 0.031.")
 
 
 def test_arrays_do_as_well(turned):

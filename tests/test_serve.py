@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -222,6 +223,7 @@ def entry(vector: Any, index: int = 0) -> dict[str, Any]:
         ({"data": [entry([0.0] * DIM)]}, "is zero"),
         ({"data": [entry("?")]}, "neither numbers nor base64"),
         ({"data": [entry(None)]}, "another form"),
+        ({"data": [entry([0.5] * (DIM - 1) + [10**400])]}, "must hold vectors of 300 numbers"),
         ({"data": [entry([1.0] * DIM, 1)]}, "an `index` of its own"),
         ({"data": []}, "a list of 1 embeddings"),
         ({}, "a list of 1 embeddings"),
@@ -297,6 +299,7 @@ def test_a_connection_that_upstream_closed_is_tried_again(translator, model, ups
         ({"input": ["a", "b", "c", "d"]}, "has 4 entries, but at most 3"),
         ({"input": [[0.5, 1.0]]}, "2 dimensions, but this run translates from 300"),
         ({"input": [[0.0] * DIM]}, "is zero"),
+        ({"input": [[0.5] * (DIM - 1) + [10**400]]}, "must hold vectors of 300 numbers"),
         ({"input": "dog", "dimensions": 64}, "dimensions must be 100"),
         ({"input": "dog", "encoding_format": "hex"}, "one of float, base64"),
     ],
@@ -333,6 +336,8 @@ def test_a_key_for_clients(translator, upstream):
             assert client.embeddings.create(model="m", input="dog").data
         with client_of(server, "wrong") as client, refused(openai.AuthenticationError, "missing or wrong"):
             client.embeddings.create(model="m", input="dog")
+        status, said = post(f"{server.url}/embeddings", b"{}", Authorization="Bearer \xff\xfe")  # not UTF-8 on the wire
+        assert (status, "missing or wrong" in said) == (401, True)
 
 
 def post(url: str, body: bytes, **headers: str) -> tuple[int, str]:
@@ -418,6 +423,18 @@ def test_a_map_that_is_not_ok_is_mentioned(run_files, tmp_path, monkeypatch, cap
     assert "the map of this run is uncertain: Nobody knows." in capsys.readouterr().err
     assert main(["serve", run_files[0]]) == 0
     assert "the map of this run" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("host", "shown"), [("::1", "[::1]"), ("[::1]", "[::1]"), ("localhost", "localhost"), ("127.0.0.1", "127.0.0.1")]
+)
+def test_the_address_that_is_printed_can_be_asked(host, shown, run_files, monkeypatch, capsys):
+    listener = socket.create_server(("127.0.0.1", 0))  # not every machine has IPv6
+    monkeypatch.setattr("kedge.cli.use.serve._listen", lambda *_: listener)
+    monkeypatch.setattr(EmbeddingServer, "run", lambda _, listener: listener.close())
+    port = listener.getsockname()[1]
+    assert main(["serve", run_files[0], "--host", host, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["url"] == f"http://{shown}:{port}/v1"
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -203,10 +204,31 @@ def test_since_when():
     values = [f"2026-{1 + row // 10:02}-01" for row in range(120)]
     foreign = np.arange(120) >= 90
     foreign[3] = True
-    assert since(values, foreign) == ("2026-10-01", 1.0, pytest.approx(1 / 90))
+    found = since(values, foreign)
+    assert found == ("2026-10-01", 1.0, pytest.approx(1 / 90), False)
+    assert found.sentence("created") == (
+        "since created = 2026-10-01: 100% of the rows from there on are foreign, 1% of those before"
+    )
     assert since(list(range(120)), foreign).first == "90"
     with pytest.raises(kedge.InputError, match="1 rows have no such field"):
         since([None, *values[1:]], foreign)
+
+
+def test_until_when():
+    """The old model's rows come first, and are the few."""
+    values = [f"2024-{1 + row // 10:02}" for row in range(100)]
+    foreign = np.arange(100) < 40
+    foreign[[3, 70]] = [False, True]
+    found = since(values, foreign)
+    assert found == ("2024-05", pytest.approx(1 / 60), pytest.approx(39 / 40), True)
+    assert found.sentence("created") == (
+        "until created = 2024-05: 98% of the rows before it are foreign, 2% of those from there on"
+    )
+    thinly = np.arange(100) >= 50
+    thinly[1::2] = False  # where both models write, fewer than half of the rows are foreign
+    assert since(values, thinly)[::3] == ("2024-06", False)
+    assert since(values, thinly[::-1])[::3] == ("2024-06", True)
+    assert since([1] * 100, foreign) == ("1", 0.4, 0.0, False)
 
 
 def save(path, vectors, keys=None):
@@ -248,6 +270,15 @@ def test_the_command_of_audit(tmp_path, capsys):
     assert "SEVERAL MODELS: 100 of 600 rows" in out
     assert "since created = 2026-01-26: 100% of the rows from there on are foreign, 0% of those before" in out
     assert len((tmp_path / "foreign.tsv").read_text().splitlines()) == 101
+    first = f"parquet:{tmp_path / 'first'}"
+    with open_store(first) as store:
+        store.create(Description(600, DIM, "cosine"))
+        store.write(Batch([f"r{row}" for row in range(600)], vectors[::-1].copy(), payloads))
+        store.finish()
+    assert run("audit", first, "--since", "created") == 3
+    assert "until created = 2026-01-06: 100% of the rows before it are foreign, 0% of th" in capsys.readouterr().out
+    assert run("audit", first, "--since", "created", "--json") == 3
+    assert json.loads(capsys.readouterr().out)["since"]["until"] is True
     assert run("audit", mixed, "--json") == 3
     said = json.loads(capsys.readouterr().out)
     assert len(said["foreign"]) == 100
@@ -308,6 +339,27 @@ def test_canaries(tmp_path, capsys):
     assert [json.loads(line)["text"] for line in lines] == list(CANARY_TEXTS)
     assert run("canary", "make", "--model", kept, "-o", tmp_path / "c.npz") == 2
     assert "a canary watches a model" in capsys.readouterr().err
+
+
+def test_a_canary_keeps_the_prefix_of_its_texts(tmp_path, capsys, monkeypatch):
+    """The model gives each text a vector of its own, so one that lacked the prefix would get another."""
+    encoded = []
+
+    def encode(texts):
+        encoded.append(list(texts))
+        rows = [np.random.default_rng(list(text.encode())).standard_normal(48) for text in texts]
+        return np.asarray(rows, dtype=np.float32)
+
+    monkeypatch.setattr("kedge.spaces.encoders.load_text_encoder", lambda *_, **__: SimpleNamespace(encode=encode))
+    kept, with_prefix = tmp_path / "canary.npz", [f"query: {text}" for text in CANARY_TEXTS]
+    assert run("canary", "make", "--model", "m", "--prefix", "query: ", "-o", kept, "--device", "cpu") == 0
+    assert run("canary", "check", kept, "--model", "m", "--device", "cpu") == 0
+    assert encoded == [with_prefix, with_prefix]
+    assert "SAME" in capsys.readouterr().out
+    np.save(tmp_path / "v.npy", encode(CANARY_TEXTS))
+    assert run("canary", "make", "--vectors", tmp_path / "v.npy", "--prefix", "query: ", "-o", tmp_path / "c.npz") == 2
+    assert "--prefix is for --model, and --vectors are encoded already; omit it" in capsys.readouterr().err
+    assert run("canary", "check", kept, "--vectors", tmp_path / "v.npy") == 3  # encoded without it
 
 
 @pytest.mark.thorough

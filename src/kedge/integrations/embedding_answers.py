@@ -135,7 +135,7 @@ def _as_rows(vectors: list[Any], translator: Translator, what: str) -> NDArray[n
     try:
         with np.errstate(over="ignore"):  # numbers that overflow become infinite and are refused by the translator
             rows = np.asarray(vectors, dtype=np.float32)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:  # a whole number may have more digits than any float
         raise InputError(f"{what} must hold vectors of {translator.dims[0]} numbers each") from error
     if rows.ndim != 2 or rows.shape[1] not in translator.dims_taken:
         found = f"{rows.shape[1]} dimensions" if rows.ndim == 2 else "another form"

@@ -152,7 +152,9 @@ class EmbeddingServer:
     def _require_allowed(self, request: web.Request) -> None:
         if self._client_key is not None:
             sent = request.headers.get("Authorization", "")
-            if not hmac.compare_digest(sent.encode(), f"Bearer {self._client_key}".encode()):
+            # Headers are bytes, and those that are not UTF-8 arrive as surrogates.
+            given = sent.encode("utf-8", "surrogateescape")
+            if not hmac.compare_digest(given, f"Bearer {self._client_key}".encode()):
                 raise _RefusedError(
                     401, "the key is missing or wrong: send Authorization: Bearer KEY", "authentication_error"
                 )

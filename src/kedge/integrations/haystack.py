@@ -26,7 +26,7 @@ class TranslatedTextEmbedder:
 
     def __init__(self, embedder: Any, run: str | Path, scale: Scale = "unit") -> None:
         self.embedder = embedder
-        self.translation = EmbedderTranslation(run, scale=scale)
+        self.translation = EmbedderTranslation(run, "native", scale)  # it embeds no documents
 
     @component.output_types(embedding=list[float], meta=dict[str, Any])
     def run(self, text: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from kedge.extras import needing, reason_of
 from kedge.integrations.translation import Documents, require_documents
 from kedge.models.maps.linear import LinearMap
 from kedge.models.translator import Translator
-from kedge.runs.translators import Scale, load_translator
+from kedge.runs.translators import Kind, Scale, load_both_translators, load_translator
 
 with needing(
     "kedge.integrations.sentence_transformers needs", "sentence_transformers", install="kedge[sentence-transformers]"
@@ -34,18 +34,20 @@ class TranslationModule(Module):
     ----------
     source_dim, target_dim : int
         Dimensions ds and dt. Use `from_run` for a module that translates; a new one maps all vectors to zero.
+    prefix_of : int, optional
+        If the ds dimensions are the first of more, how many these are; vectors of that length are shortened.
     """
 
-    config_keys: list[str] = ["source_dim", "target_dim"]  # noqa: RUF012
+    config_keys: list[str] = ["source_dim", "target_dim", "prefix_of"]  # noqa: RUF012
 
     matrix: Tensor
     source_center: Tensor
     target_center: Tensor
     length: Tensor
 
-    def __init__(self, source_dim: int, target_dim: int) -> None:
+    def __init__(self, source_dim: int, target_dim: int, prefix_of: int | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.source_dim, self.target_dim = source_dim, target_dim
+        self.source_dim, self.target_dim, self.prefix_of = source_dim, target_dim, prefix_of
         shapes = {
             "matrix": (source_dim, target_dim),
             "source_center": (source_dim,),
@@ -56,9 +58,12 @@ class TranslationModule(Module):
             self.register_buffer(name, torch.zeros(shape))
 
     @classmethod
-    def from_run(cls, run: str | Path, *, back: bool = False, scale: Scale = "unit") -> Self:
-        """Load the translation of a run folder or a file of `kedge export --to numpy`; with `back`, from Y to X."""
-        return cls.from_translator(load_translator(run, back=back, scale=scale))
+    def from_run(cls, run: str | Path, *, back: bool = False, scale: Scale = "unit", kind: Kind = "text") -> Self:
+        """Load the translation of a run folder or a file of `kedge export --to numpy`; with `back`, from Y to X.
+
+        With `kind="query"` it is that of queries, if the discovery was given some.
+        """
+        return cls.from_translator(load_translator(run, back=back, scale=scale, kind=kind))
 
     @classmethod
     def from_translator(cls, translator: Translator) -> Self:
@@ -66,17 +71,23 @@ class TranslationModule(Module):
         step = translator.steps[0]
         if len(translator.steps) != 1 or not isinstance(step.map, LinearMap):
             raise InputError("only one linear map can be a module; export to onnx, or use kedge.load_translator")
-        module = cls(*translator.dims)
+        module = cls(*translator.dims, translator.prefix_of)
         module.matrix.copy_(torch.as_tensor(step.map.matrix))
         module.source_center.copy_(torch.as_tensor(step.source.center))
         module.target_center.copy_(torch.as_tensor(step.target.center))
         module.length.fill_(translator.length)
         return module
 
+    def equals(self, other: TranslationModule) -> bool:
+        """Whether another module translates in the same way."""
+        return all(torch.equal(buffer, other.get_buffer(name)) for name, buffer in self.named_buffers())
+
     def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Any]:
         """The features, with `sentence_embedding` (k, ds) translated to (k, dt)."""
         given = features["sentence_embedding"]
         rows = given.float()
+        if rows.shape[-1] == self.prefix_of:
+            rows = rows[..., : self.source_dim]
         if rows.shape[-1] != self.source_dim:
             raise InputError(
                 f"the model gives vectors of {rows.shape[-1]} dimensions, but this module translates from "
@@ -120,6 +131,8 @@ def translated_model(
 ) -> SentenceTransformer:
     """The new model followed by the map, as one `SentenceTransformer` whose vectors fit the old index.
 
+    If the run has a translation of its own for queries, `encode_query` uses it, and all else that of texts.
+
     Parameters
     ----------
     model : SentenceTransformer
@@ -128,15 +141,22 @@ def translated_model(
         Run folder, a file written by `kedge export --to numpy`, or a module, which already has a scale.
     documents : {"translate", "native"}
         With "translate", `encode`, `encode_query` and `encode_document` all translate. With "native", a `Router` leaves
-        documents as the new model encodes them, and only `encode_query` translates.
+        documents as the new model encodes them, and only `encode_query` translates; then a file of queries will do.
     scale : {"unit", "raw"}
         Length of translated vectors: 1, or the mean length of the old index's vectors, for an index by distance.
     """
     require_documents(documents)
-    module = run if isinstance(run, TranslationModule) else TranslationModule.from_run(run, scale=scale)
+    if isinstance(run, TranslationModule):
+        of_texts = of_queries = run
+    else:
+        both = load_both_translators(run, scale=scale, only_queries=documents == "native")
+        of_texts, of_queries = map(TranslationModule.from_translator, both)
     own: list[Any] = list(model)
-    whole = [*own, module]
-    modules: list[Any] = whole if documents == "translate" else [Router.for_query_document(whole, own)]
+    modules: list[Any] = [*own, of_texts]
+    if documents == "native":
+        modules = [Router.for_query_document([*own, of_queries], own)]
+    elif not of_texts.equals(of_queries):
+        modules = [Router.for_query_document([*own, of_queries], modules)]
     prompts: Any = model.prompts
     return SentenceTransformer(
         modules=modules, device=str(model.device), prompts=prompts, default_prompt_name=model.default_prompt_name

@@ -26,7 +26,7 @@ class EmbedderTranslation:
     Parameters
     ----------
     run : str or Path
-        Run folder, or a file written by `kedge export --to numpy`.
+        Run folder, or a file written by `kedge export --to numpy`; one of `--kind query` translates no documents.
     documents : {"translate", "native"}
         Whether documents are translated too, to be added to the old index, or kept as the embedder returns them, to
         fill a new index.
@@ -41,7 +41,9 @@ class EmbedderTranslation:
         self.scale = scale
         self.translator: Translator
         self.query_translator: Translator
-        self.translator, self.query_translator = load_both_translators(run, scale=scale)
+        self.translator, self.query_translator = load_both_translators(
+            run, scale=scale, only_queries=documents == "native"
+        )
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -130,7 +130,7 @@ class Translator:
         try:
             with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused below
                 given = np.asarray(vectors, dtype=np.float32)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise InputError(f"vectors must be numbers, of shape (k, {source}) or ({source},): {error}") from error
         if given.ndim not in (1, 2) or given.shape[-1] not in self.dims_taken:
             raise InputError(f"vectors must have shape (k, {source}) or ({source},), got {given.shape}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ SUFFIXES = (".npz", ".safetensors")
 FORMAT = "kedge-translation"
 """The format that such a file declares."""
 _NAMES = ("matrix", "source_center", "target_center", "length")
+# Only where the source holds the first of more dimensions; files of earlier versions never have it.
+_PREFIX_OF = "prefix_of"
 
 
 def is_exported(path: Path) -> bool:
@@ -54,12 +56,18 @@ def _read_npz(path: Path) -> tuple[dict[str, NDArray[Any]], str]:
     with zipfile.ZipFile(path) as archive:
         require_room(sum(member.file_size for member in archive.infolist()), path)
     with np.load(path, allow_pickle=False) as stored:
-        return {name: stored[name] for name in _NAMES}, str(stored["about"])
+        return {name: stored[name] for name in _names_in(stored.files)}, str(stored["about"])
 
 
 def _read_safetensors(path: Path) -> tuple[dict[str, NDArray[Any]], str]:
     with safe_open(path, framework="np") as stored:
-        return {name: stored.get_tensor(name) for name in _NAMES}, (stored.metadata() or {})["about"]
+        names = _names_in(stored.keys())
+        return {name: stored.get_tensor(name) for name in names}, (stored.metadata() or {})["about"]
+
+
+def _names_in(stored: Collection[str]) -> tuple[str, ...]:
+    """The arrays to read of those that are stored."""
+    return (*_NAMES, _PREFIX_OF) if _PREFIX_OF in stored else _NAMES
 
 
 def _translator(path: Path, arrays: Mapping[str, NDArray[Any]]) -> Translator:
@@ -70,5 +78,9 @@ def _translator(path: Path, arrays: Mapping[str, NDArray[Any]]) -> Translator:
     if matrix.ndim != 2 or not matrix.size or faults or arrays["length"] <= 0:
         wrong = faults[0] if faults else "matrix"
         raise InputError(f"{path}: {wrong} has changed since it was written; export the run again")
+    prefix_of = arrays.get(_PREFIX_OF)
+    if prefix_of is not None and (prefix_of.shape or prefix_of.dtype != np.int64 or prefix_of <= len(matrix)):
+        raise InputError(f"{path}: {_PREFIX_OF} has changed since it was written; export the run again")
     source, target = (Normaliser(arrays[f"{end}_center"]) for end in ("source", "target"))
-    return Translator((TranslationStep(source, LinearMap(matrix), target),), float(arrays["length"]))
+    step = TranslationStep(source, LinearMap(matrix), target)
+    return Translator((step,), float(arrays["length"]), prefix_of=None if prefix_of is None else int(prefix_of))

@@ -36,18 +36,26 @@ def load_translator(
     """
     require_scale(scale)
     if is_exported(Path(folder)):
-        return _load_exported(Path(folder), back=back, scale=scale, kind=kind)
+        return _load_exported(Path(folder), back=back, scale=scale, kind=kind)[0]
     return _translator(*read_translation(Path(folder)), back=back, scale=scale, kind=kind)
 
 
-def load_both_translators(folder: str | Path, *, scale: Scale = "unit") -> tuple[Translator, Translator]:
+def load_both_translators(
+    folder: str | Path, *, scale: Scale = "unit", only_queries: bool = False
+) -> tuple[Translator, Translator]:
     """Load the translators of texts and of queries from X to Y, reading the run only once.
 
-    They are the same unless the run has a separate translation for queries; an exported file has only one.
+    They are the same unless the run has a separate translation for queries; an exported file has only one. With
+    `only_queries`, no texts are to be translated, so that the file may be one of queries.
     """
     require_scale(scale)
     if is_exported(Path(folder)):
-        translator = _load_exported(Path(folder), back=False, scale=scale, kind="text")
+        translator, about = _load_exported(Path(folder), back=False, scale=scale, kind="text")
+        if about.get("kind") == "query" and not only_queries:
+            raise InputError(
+                f"{folder}: translates queries (it was exported with --kind query), and documents would be misplaced "
+                'by it; give the run folder, or documents="native" if only queries are to be translated'
+            )
         return translator, translator
     run, arrays, maps = read_translation(Path(folder))
     texts = _translator(run, arrays, maps, scale=scale)
@@ -103,8 +111,8 @@ def require_kind(kind: str, *, back: bool, known: bool) -> None:
         )
 
 
-def _load_exported(path: Path, *, back: bool, scale: Scale, kind: Kind) -> Translator:
-    """The translator in an exported file, which has one direction, one scale and one kind."""
+def _load_exported(path: Path, *, back: bool, scale: Scale, kind: Kind) -> tuple[Translator, Mapping[str, str]]:
+    """The translator in an exported file, which has one direction, scale and kind, and what the file says of them."""
     translator, about = read_exported(path)
     other_scale = scale == "raw" and about.get("scale") != "raw"
     if back or other_scale or (kind == "query" and about.get("kind") != "query"):
@@ -113,7 +121,7 @@ def _load_exported(path: Path, *, back: bool, scale: Scale, kind: Kind) -> Trans
             f"{path}: translates {about.get('source')} to {about.get('target')} with scale {about.get('scale')}; give "
             f"the run folder instead, or export it with {option} and omit the argument here"
         )
-    return translator
+    return translator, about
 
 
 def require_scale(scale: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,8 +76,8 @@ def _as_safetensors(translator: Translator, about: About) -> bytes:
     return save(arrays, metadata={"about": json.dumps(about)})
 
 
-def _arrays(translator: Translator) -> dict[str, NDArray[np.float32]]:
-    """The arrays that the NumPy code uses: one linear map between two centers."""
+def _arrays(translator: Translator) -> dict[str, NDArray[Any]]:
+    """The arrays that the NumPy code uses, one linear map between two centers, and `prefix_of`, if there is one."""
     if len(translator.steps) != 1 or not isinstance(translator.steps[0].map, LinearMap):
         raise InputError(
             "only one linear map can be written as plain arrays; export to onnx, or use kedge.load_translator"
@@ -87,6 +88,7 @@ def _arrays(translator: Translator) -> dict[str, NDArray[np.float32]]:
         "source_center": step.source.center,
         "target_center": step.target.center,
         "length": np.asarray(translator.length, dtype=np.float32),
+        **({} if translator.prefix_of is None else {"prefix_of": np.asarray(translator.prefix_of, dtype=np.int64)}),
     }
 
 

@@ -62,7 +62,9 @@ self-recall-1:   how often a query finds its own text first
 self-recall-10:  how often it finds its own text among ten
 overlap:         the share of the ten that the search also finds without the change, the query's own text included
 ndcg:            the same, but what is missing at the top counts for more
-With fewer than 10 known pairs there is only an estimate, from what the discovery held out.""",
+With fewer than 10 known pairs there is only an estimate, from what the discovery held out.
+--cascade compares strategies by --relevant too, among the known texts, and staying with the old model if there are
+--old-queries; without --relevant, what X's model itself finds counts as right.""",
     )
     add_run(parser)
     add_spaces(parser)
@@ -118,6 +120,7 @@ def run(arguments: argparse.Namespace) -> int:
     discovery = load(arguments.run_folder)
     x, y = (read_embeddings(path, limit=arguments.limit) for path in (arguments.x, arguments.y))
     queries = read_embeddings(arguments.queries, limit=arguments.limit) if arguments.queries else None
+    queries_old = read_embeddings(arguments.old_queries) if arguments.old_queries else None
     known = read_known(arguments, x, y)
     relevant: RelevanceLike | None = None
     if arguments.proxy:
@@ -131,13 +134,13 @@ def run(arguments: argparse.Namespace) -> int:
         known.pairs if known else (),
         queries=queries,
         relevant=relevant,
-        queries_old=read_embeddings(arguments.old_queries) if arguments.old_queries else None,
+        queries_old=queries_old,
         kinds=_read_kinds(arguments, queries),
         device=arguments.device,
     )
     if arguments.metric is None:
         arguments.metric = "self-recall-10" if relevant is None else "recall-10"
-    compared = compare_for(arguments, discovery, x, y, known, queries)
+    compared = compare_for(arguments, discovery, x, y, known, queries, relevant, queries_old)
     judged = rehearsal.lowest(_METRICS[arguments.metric], arguments.direction)
     passed = judged is not None and judged.value >= (arguments.fail_under or 0)
     if queries is not None and relevant is None and rehearsal.given_queries is None:

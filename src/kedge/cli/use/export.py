@@ -170,20 +170,25 @@ def _export_module(arguments: argparse.Namespace) -> int:
     if out.is_file() or (out.is_dir() and any(out.iterdir())):
         raise InputError(f"{out}: already exists, and a folder is not overwritten; choose another name")
     require_free(arguments)
+    run: Path | TranslationModule = arguments.run_folder
     if arguments.of_many:
-        module = TranslationModule.from_translator(_translation(arguments)[0])
+        run = module = TranslationModule.from_translator(_translation(arguments)[0])
     else:
-        module = TranslationModule.from_run(arguments.run_folder, back=arguments.back, scale=arguments.scale)
+        how = {"back": arguments.back, "scale": arguments.scale, "kind": arguments.kind}
+        module = TranslationModule.from_run(arguments.run_folder, **how)
+    if arguments.back:
+        run = module
     model = open_model(arguments.model) if arguments.model else None
     with atomic_folder(out) as temporary:
         if model is None:
             module.save(str(temporary))
         else:
-            translated_model(model, module, documents=arguments.documents).save(str(temporary), create_model_card=False)
+            whole = translated_model(model, run, documents=arguments.documents, scale=arguments.scale)
+            whole.save(str(temporary), create_model_card=False)
     if arguments.json:
         described = {"out": str(out), "to": _FOLDERS, "model": arguments.model, "documents": arguments.documents}
         sizes = {"dimensions_in": module.source_dim, "dimensions_out": module.target_dim}
-        print_json(described | sizes)
+        print_json(described | {"kind": arguments.kind} | sizes)
         return 0
     what = "a module that translates" if model is None else f"{arguments.model} and the map behind it"
     print_line(f"{what}, {module.source_dim} to {module.target_dim} dimensions, in {out}")
@@ -199,7 +204,8 @@ _MODULE_LINES = """from kedge.integrations.sentence_transformers import Translat
 model.append(TranslationModule.load({out}))  # a SentenceTransformer of X's model"""
 _MODEL_LINES = """from sentence_transformers import SentenceTransformer
 
-model = SentenceTransformer({out}, trust_remote_code=True)  # runs the code of the installed kedge"""
+model = SentenceTransformer({out}, trust_remote_code=True)  # runs the code of the installed kedge
+# model.encode_query for queries, model.encode_document for documents"""
 
 
 def _export_pairs(arguments: argparse.Namespace) -> int:
@@ -315,6 +321,11 @@ def _check_options(arguments: argparse.Namespace, kind: str) -> None:
         raise InputError(f"{path}: --spreadsheet-safe is for tables, --to pairs; omit it")
     if arguments.model and kind != _FOLDERS:
         raise InputError(f"{path}: --model is for --to {_FOLDERS}; omit it")
+    if arguments.model and arguments.kind != "text":
+        raise InputError(
+            f"{path}: with --model, queries get their own translation where RUN has one, and documents that of texts; "
+            "omit --kind"
+        )
     if arguments.documents != "translate" and not arguments.model:
         raise InputError(f"{path}: --documents is for --to {_FOLDERS} with --model; omit it")
     if kind == "embedding-atlas":

@@ -94,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
     limits = Limits(arguments.max_bytes, arguments.max_inputs, arguments.max_requests)
     server = EmbeddingServer(translator, upstream, limits, client_key, trust=arguments.trust)
     listener = _listen(arguments.host, arguments.port)
-    address = f"http://{arguments.host}:{listener.getsockname()[1]}/v1"
+    address = f"http://{_in_url(arguments.host)}:{listener.getsockname()[1]}/v1"
     dim_in, dim_out = translator.dims
     if arguments.json:
         print_json({"url": address, "dimensions_in": dim_in, "dimensions_out": dim_out})
@@ -158,6 +158,11 @@ def _key(variable: str | None, option: str) -> str | None:
     if not (key.isascii() and key.isprintable()):
         raise InputError(f"{option} {variable}: the key must be printable ASCII, as headers are")
     return key
+
+
+def _in_url(host: str) -> str:
+    """A host as URLs have it: addresses of IPv6 in brackets."""
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -44,7 +44,9 @@ into its X), which is checked before anything is written.""",
     )
     parser.add_argument("store", metavar="STORE", type=space_name, help=f"store (see `kedge stores`), or {FORMATS}")
     parser.add_argument(
-        "--since", metavar="FIELD", help="field of the payload that orders the rows, such as a date, to say since when"
+        "--since",
+        metavar="FIELD",
+        help="field of the payload that orders the rows, such as a date, to say since or until when",
     )
     parser.add_argument("-o", "--out", metavar="FILE", type=Path, help="write the foreign rows as a table: .tsv")
     add_overwrite(parser)
@@ -128,10 +130,7 @@ def _print(arguments: argparse.Namespace, found: Audit, began: Since | None, rep
         more = f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else ""
         print_line(f"foreign rows: {', '.join(str(key) for key in keys[:_SHOWN])}{more}")
     if began is not None and keys:
-        print_line(
-            f"since {arguments.since} = {began.first}: {began.after:.0%} of the rows from there on are foreign, "
-            f"{began.before:.0%} of those before"
-        )
+        print_line(began.sentence(arguments.since))
     if arguments.out:
         print_line(f"{len(keys)} foreign rows in {arguments.out}")
     if repaired is not None:

@@ -40,9 +40,16 @@ def _add_make(kinds: Any) -> None:
         "Encode the texts and keep their vectors, with the texts as keys.",
         """  kedge canary make --model sentence-transformers/all-MiniLM-L6-v2 -o canary.npz
   kedge canary make --vectors from-the-api.npy -o canary.npz
-  kedge canary make --texts my-texts.txt --model ./my-model -o canary.npz""",
+  kedge canary make --texts my-texts.txt --model ./my-model -o canary.npz
+  kedge canary make --model intfloat/multilingual-e5-small --prefix 'query: ' -o canary.npz
+
+--prefix is put before every text as it is, as `kedge encode text` does. The canary keeps the texts with it, so that
+`kedge canary check` encodes the same.""",
     )
     _add_source(parser)
+    parser.add_argument(
+        "--prefix", metavar="TEXT", help="with --model: text to put before each, such as 'query: ' (none)"
+    )
     parser.add_argument("--texts", metavar="FILE", type=Path, help="your own texts: .jsonl .csv .tsv .txt (kedge's 64)")
     add_output(parser, stores=False)
 
@@ -92,12 +99,16 @@ def run_make(arguments: argparse.Namespace) -> int:
     """Encode, or take the vectors, and write."""
     from kedge.cli.output import print_json, print_line
     from kedge.cli.output_files import require_free_space
+    from kedge.errors import InputError
     from kedge.spaces import write_embeddings
     from kedge.spaces.encoders import read_texts
     from kedge.tasks import CANARY_TEXTS
 
     require_free_space(arguments)
-    texts = list(CANARY_TEXTS) if arguments.texts is None else read_texts(arguments.texts).texts
+    if arguments.prefix is not None and arguments.vectors is not None:
+        raise InputError("--prefix is for --model, and --vectors are encoded already; omit it")
+    given = CANARY_TEXTS if arguments.texts is None else read_texts(arguments.texts).texts
+    texts = [(arguments.prefix or "") + text for text in given]
     canary = _vectors_of(arguments, texts)
     write_embeddings(canary, arguments.out)
     if arguments.json:

@@ -25,8 +25,10 @@ from kedge.judging.health import Interval
 from kedge.matching import DEFAULT_BUDGET, top_k, using_precision
 from kedge.models.translator import unit_vectors
 from kedge.spaces import Embeddings
+from kedge.tasks.rehearsal.judged import MIN_JUDGED
 from kedge.tasks.rehearsal.metrics import bootstrap_interval
 from kedge.tasks.rehearsal.outcome import MIN_TEXTS
+from kedge.tasks.rehearsal.relevance import Relevance
 from kedge.tasks.row_transforms import transform_rows
 
 STRATEGIES = ("stay", "bridge", "cascade", "re-encode")
@@ -60,13 +62,17 @@ class PricedStrategy:
 
 @dataclass(frozen=True)
 class StrategyComparison:
-    """The strategies that could be measured, cheapest first, with the name of the recommended one and the reason."""
+    """The strategies that could be measured, cheapest first, with the name of the recommended one and the reason.
+
+    `judged` says whether judgements told what is right, or what the new model itself finds did.
+    """
 
     strategies: tuple[PricedStrategy, ...]
     queries: int
     index: int
     recommended: str
     reason: str
+    judged: bool = False
 
     def table(self) -> list[tuple[str, ...]]:
         """Rows of a printable table: strategy, recall@10, texts to encode in advance and per query, seconds."""
@@ -92,6 +98,27 @@ def rank_candidates(candidates: Tensor, queries: Tensor, index: Tensor, k: int =
     return torch.cat(best)
 
 
+def judged_pairs(relevance: Relevance, pairs: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The queries (q,) with a relevant text among known pairs (p, 2), and the indices (q, j) of its pairs.
+
+    Indices are padded with -1. No row of y may be in two pairs.
+    """
+    pair_of = {row: number for number, row in enumerate(pairs[:, 1].tolist())}
+    found: dict[int, list[int]] = {}
+    for query, row in sorted(zip(relevance.queries.tolist(), relevance.rows.tolist(), strict=True)):
+        if row in pair_of:
+            found.setdefault(query, []).append(pair_of[row])
+    if len(found) < MIN_JUDGED:
+        raise InputError(
+            f"relevant: {len(found)} queries have a relevant text among the {len(pairs)} known pairs, at least "
+            f"{MIN_JUDGED} are needed to compare strategies; give more judgements or more known pairs"
+        )
+    judged = np.full((len(found), max(map(len, found.values()))), -1, dtype=np.int64)
+    for place, right in enumerate(found.values()):
+        judged[place, : len(right)] = right
+    return np.asarray(list(found), dtype=np.int64), judged
+
+
 def rehearse_strategies(
     discovery: AnchorDiscovery,
     x: Embeddings,
@@ -107,15 +134,16 @@ def rehearse_strategies(
     """Compare the four strategies for the new model's queries (q, dx) on the texts of known pairs (p, 2).
 
     A pair holds a row of x and a row of y. `old_queries` (q, dy) are the same queries, encoded by the old model, in the
-    same order; `judged` (q, j) holds the indices of the pairs whose texts are right for each query, padded with -1.
-    Other options are passed to `compare_strategies`.
+    same order; `judged` (q, j) holds the indices of the pairs whose texts are right for each query, padded with -1 (see
+    `judged_pairs`). Other options are passed to `compare_strategies`.
     """
     if len(pairs) < MIN_TEXTS:
         raise InputError(f"strategies are compared on at least {MIN_TEXTS} known texts, got {len(pairs)}")
     place = resolve_device(device)
     unit = partial(transform_rows, unit_vectors, device=place)
+    translate = partial(discovery.translate, kind="text" if discovery.queries_ is None else "query")
     return compare_strategies(
-        transform_rows(discovery.translate, queries.vectors, place),
+        transform_rows(translate, queries.vectors, place),
         unit(queries.vectors),
         unit(y.vectors[pairs[:, 1]]),
         unit(x.vectors[pairs[:, 0]]),
@@ -180,10 +208,11 @@ def compare_strategies(
     if old_queries is not None:
         given = old_queries
         searches["stay"] = lambda: _nearest(given, old_index, _FOUND)
+    _finished(searches["bridge"])  # the first search of a process is slower than any later one
     found, seconds = {}, {}
     for name, search in searches.items():
         began = time.perf_counter()
-        found[name] = search()
+        found[name] = _finished(search)
         seconds[name] = (time.perf_counter() - began) / len(new_queries)
     seconds["cascade"] += depth * seconds_per_text
     chance = np.random.default_rng(random_state)
@@ -199,7 +228,10 @@ def compare_strategies(
         for name in STRATEGIES
         if name in recalls
     )
-    return StrategyComparison(strategies, len(new_queries), len(new_index), *recommend(strategies, max_seconds))
+    recommended, reason = recommend(strategies, max_seconds)
+    return StrategyComparison(
+        strategies, len(new_queries), len(new_index), recommended, reason, judged=judged is not None
+    )
 
 
 def recommend(strategies: tuple[PricedStrategy, ...], max_seconds: float | None = None) -> tuple[str, str]:
@@ -234,6 +266,14 @@ def recall_of(found: Tensor, judged: Tensor) -> NDArray[np.float64]:
     hit = (judged[:, :, None] == found[:, None, :]).any(dim=2) & right
     possible = right.sum(dim=1).clamp(min=1, max=found.shape[1])
     return (hit.sum(dim=1).clamp(max=found.shape[1]) / possible).double().cpu().numpy()
+
+
+def _finished(search: Callable[[], Tensor]) -> Tensor:
+    """What a search finds, once it has: a GPU returns before its work is done."""
+    found = search()
+    if found.is_cuda:
+        torch.cuda.synchronize(found.device)
+    return found
 
 
 def _nearest(queries: Tensor, index: Tensor, k: int) -> Tensor:
