@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 
+from kedge import AnchorDiscovery, Embeddings
 from kedge.cli.main import main
 from kedge.report import opening_command, write_atlas
 from kedge.report.picture.neighbourhoods import Neighbourhoods
@@ -40,6 +41,10 @@ def test_partners_point_at_each_other(table, fitted):
         x, y = rows["X", left], rows["Y", right]
         assert (table["partner"][x], table["partner"][y]) == (right, left)
         assert table["confidence"][x] == table["confidence"][y] == pytest.approx(confidence)
+    for left, right in fitted.seed_keys_:  # a seed was given, so nothing says how sure it is
+        x, y = rows["X", left], rows["Y", right]
+        assert (table["partner"][x], table["partner"][y]) == (right, left)
+        assert table["confidence"][x] is table["confidence"][y] is None
     for left in fitted.x_.unmatched_keys:
         row = rows["X", left]
         assert table["partner"][row] is None
@@ -58,6 +63,27 @@ def test_roles_are_those_of_the_run(table, fitted):
     assert by_role.get("suspect seed", set()) == suspects
     assert by_role["anchor"] == {left for left, _ in fitted.anchor_keys_} - seeds
     assert by_role["unmatched"] == set(fitted.x_.unmatched_keys) - seeds - by_role["anchor"]
+
+
+def test_contradicted_seeds_have_a_role_of_their_own(rotated, tmp_path):
+    keys = [f"r{row}" for row in range(300)]
+    x, y = (Embeddings(keys, vectors, name) for vectors, name in zip(rotated(), "xy", strict=True))
+    wrong = [(100, 120), (101, 121), (102, 122)]
+    fitted = AnchorDiscovery(n_anchors=20, device="cpu").fit(x, y, [(row, row) for row in range(60)] + wrong)
+    assert fitted.seed_opinion_[-3:].tolist() == ["contradicted"] * 3
+    fitted.seed_is_suspect_ = np.arange(63) == 60  # the others were learned from all the same
+    write_atlas(tmp_path / "atlas.parquet", fitted, x, y, max_rows=300)
+    table = pq.read_table(tmp_path / "atlas.parquet").to_pydict()
+    role = {(space, key): role for space, key, role in zip(table["space"], table["key"], table["role"], strict=True)}
+    assert [role["X", f"r{row}"] for row, _ in wrong] == ["suspect seed", *["contradicted seed"] * 2]
+    assert [role["Y", f"r{row}"] for _, row in wrong] == ["suspect seed", *["contradicted seed"] * 2]
+    assert role["X", "r0"] == "seed"
+
+
+def test_a_run_that_found_nothing_has_columns_of_the_same_types(fitted, words, table, tmp_path):
+    write_atlas(tmp_path / "atlas.parquet", fitted.with_min_confidence(1.0), *words, max_rows=200)
+    schema = pq.read_schema(tmp_path / "atlas.parquet")
+    assert [str(schema.field(name).type) for name in ("partner", "confidence")] == ["string", "double"]
 
 
 def test_neighbours_are_rows_of_the_table(table, fitted, words):

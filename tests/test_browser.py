@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from kedge import AnchorDiscovery, Embeddings
-from kedge.report import Explorer, GoldComparison, serve, write_comparison, write_report
+from kedge.report import Explorer, GoldComparison, RowTexts, serve, write_comparison, write_report
 from kedge.spaces.pairs import read_table
 from kedge.tasks import Truth, compare_runs, evaluate, gold_by_key, rehearse, search
 
@@ -273,6 +273,27 @@ def test_search_finds_and_shows_neighbours_in_both_spaces(visit, report, fitted,
 
 
 @pytest.mark.thorough
+def test_texts_of_rows_are_shown_and_found(visit, fitted, words, tmp_path):
+    (left, right), *_ = fitted.pair_keys_
+    texts = RowTexts({left: "A zebra crossing"}, {right: "Un passage piéton", "water": "<b>H2O</b>"})
+    write_report(tmp_path / "texts.html", fitted, *words, texts=texts)
+    page = visit((tmp_path / "texts.html").as_uri())
+    page.get_by_label("Key or text of X or Y").fill("ZEBRA")
+    page.keyboard.press("Enter")
+    wait_for_text(page, "#sought", lambda text: text == f"{left} A zebra crossing in X")
+    wait_for_text(page, "#partner", lambda text: text.startswith(f"Its partner: {right} Un passage piéton, confidence"))
+    wait_for_text(page, "#pointed", lambda text: text.startswith("A zebra crossing = Un passage piéton (confidence"))
+    assert annotation(page, "x") == ["A zebra crossing"]
+    page.get_by_label("Keys or texts containing").fill("H2O")
+    wait_for_text(page, "#range", lambda text: text == "1 to 1 of 1")
+    assert cells(page, 2) == ["water <b>H2O</b>"]
+    page.get_by_label("Key or text of X or Y").fill("no such thing")
+    wait_for_text(page, "#hits-status", lambda text: text == "No matching key or text.")
+    require_accessible(page)
+    page.screenshot(path=SCREENSHOTS / "texts.png", full_page=True)
+
+
+@pytest.mark.thorough
 def test_pointing_lights_up_the_partner(visit, report, fitted):
     page = visit(report)
     partner_of = dict(fitted.pair_keys_)
@@ -383,7 +404,7 @@ def test_a_slider_turns_one_picture_into_the_other(visit, hostile):
     )
     places, pairs = np.array([each[: data["pairs"]] for each in data["places"]]), data["pairs"]
     far = np.argsort(-np.hypot(*(places[2:] - places[:2])), kind="stable")[:12]
-    shown = page.locator("#morph li button bdi")
+    shown = page.locator("#morph .hits button bdi")
     assert [text for text in shown.all_text_contents() if text.startswith("row ")] == [
         data["keys"][0][row] for row in far if data["keys"][0][row].startswith("row ")
     ]
@@ -411,6 +432,47 @@ def test_a_slider_turns_one_picture_into_the_other(visit, hostile):
         )
         slider.fill("60")
         page.locator("#morph").screenshot(path=SCREENSHOTS / f"morph-{width}.png")
+
+
+MOVING = """() => openSource().then(({ data }) => {
+  const { places } = data.views.find(({ name }) => name === "as they are");
+  return { places, pairs: data.pairs, groups: movingTogether(places, data.pairs) };
+})"""
+
+
+@pytest.mark.thorough
+def test_groups_that_move_together_are_suggested(visit, hostile):
+    page = visit(hostile)
+    page.get_by_text("Turn X's picture into Y's").click()
+    page.get_by_label("as they are").check()  # each space along its own axes, so that much moves
+    moving = page.evaluate(MOVING)
+    places, groups = np.array([each[: moving["pairs"]] for each in moving["places"]]), moving["groups"]
+    assert 1 <= len(groups) <= 6
+    far = np.hypot(*(places[2:] - places[:2]))
+    for rows in groups:
+        assert len(rows) >= 5
+        assert far[rows].min() >= np.quantile(far, 0.74)
+        assert np.ptp(places[:, rows], axis=1).max() <= 2 * 4341 / 6  # all within a cell, before and after
+    assert [len(rows) for rows in groups] == sorted(map(len, groups), reverse=True)
+    buttons = page.locator("#moving button")
+    assert [text.split()[0] for text in buttons.all_inner_texts()] == [str(len(rows)) for rows in groups]
+
+    buttons.first.press("Enter")  # by keyboard alone
+    wait_until(lambda: buttons.first.get_attribute("aria-pressed"), lambda pressed: pressed == "true")
+    assert page.locator(".selected span").first.inner_text() == f"{len(groups[0])} pairs and 0 unmatched rows selected"
+    drawn = "(side) => [1, 2].flatMap((place) => document.getElementById(`plot-${side}`).data[place].customdata)"
+    for side in "xy":  # the same rows in both pictures
+        assert sorted(page.evaluate(drawn, side)) == sorted(groups[0])
+    wait_until(lambda: page.evaluate("location.href"), lambda url: "moving=0+as+they+are" in url)
+    require_accessible(page)
+    page.locator("#picture").screenshot(path=SCREENSHOTS / "moving.png")
+    again = visit(page.url)
+    assert sorted(again.evaluate(drawn, "y")) == sorted(groups[0])
+    buttons.first.click()
+    wait_until(lambda: buttons.first.get_attribute("aria-pressed"), lambda pressed: pressed == "false")
+    assert page.locator(".selected").first.is_hidden()
+    wrong = visit(hostile + "#moving=99+as+they+are")
+    assert wrong.locator(".selected").first.is_hidden()
 
 
 PAINTED = """([xs, ys]) => {
@@ -539,6 +601,12 @@ def test_colours_mean_what_the_legend_says(visit, report, fitted):
         assert 2 <= len(legend) <= 12
         assert page.locator("#legend .swatch").count() == len(legend)
     assert seen["partner"][:3] == seen["confidence"][:3] == [0, unmatched, 2000 - unmatched]
+    page.get_by_label("Colour by").select_option("confidence")
+    page.get_by_role("button", name="seed (given").click()  # seeds have a colour of their own, and no confidence
+    assert colours_of(page, "y")[2:] == [len(fitted.seed_keys_), 1]
+    page.get_by_role("button", name="confidence from").click()
+    assert colours_of(page, "y")[2] == len(fitted.pairs_)
+    page.get_by_role("button", name="confidence from").click()
     assert seen["match"] == [0, 0, 2000, 2]
     assert seen["label"][1] == 100
     assert seen["label"][3] <= 11
@@ -563,7 +631,9 @@ def test_names_stay_apart_and_zooming_shows_others(visit, report, fitted):
     names = names_on(page, "x")
     assert 5 <= len(names) <= 24
     assert set(names) <= {left for left, _ in fitted.linked_pairs().keys}
-    assert names[0] in {left for left, _ in fitted.anchor_keys_}
+    found = fitted.anchor_keys_[int(fitted.anchor_is_seed_.sum()) :]
+    assert names[0] in {left for left, _ in found}  # rather than a seed, which was given
+    assert not set(names) & {left for left, _ in fitted.seed_keys_}
     boxes = [name.bounding_box() for name in page.locator("#plot-x + .landmarks span").all()]
     for number, one in enumerate(boxes):
         for other in boxes[:number]:

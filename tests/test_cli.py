@@ -13,6 +13,8 @@ import signal
 import subprocess
 import sys
 import time
+from copy import copy
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,10 +22,12 @@ import pytest
 from rich.console import Console
 
 from kedge import AnchorDiscovery, Embeddings, read_embeddings, write_embeddings
+from kedge.cli.find.discovery_summary import print_discovery
 from kedge.cli.main import main
 from kedge.cli.parser import build_parser
 from kedge.cli.progress import progress_bar
 from kedge.data import load_demo_words
+from kedge.report import FIGURES
 from kedge.solving.steps import Step
 from kedge.spaces.pairs import read_table, write_table
 
@@ -82,8 +86,8 @@ def test_discover_says_how_it_went_and_writes_the_run(folder, capsys, tmp_path):
     assert f"no match: {1985 - pairs} of 2000 rows of X, {1985 - pairs} of 2000 rows of Y" in captured.out
     chosen = json.loads((tmp_path / "run" / "run.json").read_text())["maps"]["map"]
     assert (
-        f"Of 1,000 found pairs, held out in turn, a translated row finds its partner with MRR {chosen['mrr']:.2f}, and "
-        f"{chosen['overlap']:.0%} of the partner's ten nearest rows. [by recognition; 1,000 held-out found "
+        f"On 1,000 known and found pairs, held out in turn, translated rows reach MRR {chosen['mrr']:.2f} and "
+        f"{chosen['overlap']:.0%} overlap with the partner's ten nearest rows. [by recognition; 1,000 held-out known and "
     ) in captured.out
     assert f"map: {chosen['kind']}\n" in captured.out
     assert "whitened" not in captured.out
@@ -224,7 +228,61 @@ def test_disjoint_files_get_a_map_and_no_pairs_but_the_seeds(folder, capsys, tmp
     assert len(read_table(tmp_path / "run" / "pairs.tsv")) == 0
     # The same result, asked for what did not pass.
     assert run(*arguments, "--require", "pairs", "--out", tmp_path / "run", "--overwrite") == 3
-    assert "WARNING for pairs it is failed" in capsys.readouterr().err
+    assert "WARNING the verdict for pairs is failed: " in capsys.readouterr().err
+
+
+def test_seeds_beyond_the_limit_are_said_to_be_that(small_files, tmp_path, capsys):
+    *files, seeds = small_files
+    options = ["--limit", "10", "--device", "cpu", "--ignore-verdict"]
+    assert run("discover", *files, "--seeds", seeds, "-o", tmp_path / "run", *options) == 0
+    skipped = "(5 lines skipped: a space lacks a key, or it is beyond --limit 10)"
+    assert f"10 seeds {skipped}" in capsys.readouterr().err
+    later = tmp_path / "later.tsv"
+    write_table(later, ("x", "y"), [(f"r{row}", f"r{row}") for row in range(60, 75)])
+    assert run("discover", *files, "--seeds", later, "-o", tmp_path / "other", *options) == 2
+    error = capsys.readouterr().err
+    assert "none of its 15 lines names a key" in error
+    assert error.rstrip().endswith("in the right order? Or are they beyond --limit 10?")
+    write_table(later, ("x", "y"), [("nobody", "nothing")])
+    assert run("discover", *files, "--seeds", later, "-o", tmp_path / "other") == 2
+    assert "--limit" not in capsys.readouterr().err
+    write_table(later, ("x", "y"), [("r3", "r3"), ("r60", "r60")])
+    written = [tmp_path / "run", *files, "--limit", "10"]
+    assert run("evaluate", *written, "--gold", later) == 0
+    assert "gold: 1 pair (1 line skipped: a space lacks a key, or it is beyond --limit 10)" in capsys.readouterr().out
+
+
+def test_where_several_rows_may_fit_a_lexicon_is_proposed(fitted, words, capsys):
+    several = copy(fitted)
+    arguments = argparse.Namespace(out="RUN", x="x.vec", y="y.vec", report=None, json=False, require="searching")
+    print_discovery(several, arguments, *words, 1.0)
+    assert "kedge lexicon" not in capsys.readouterr().out
+    unsure = replace(fitted.health_.pairs, verdict="failed", score=0.1)
+    several.health_ = replace(fitted.health_, pairs=unsure)
+    several.seeds_ = fitted.seeds_[:1]
+    print_discovery(several, arguments, *words, 1.0)
+    output = capsys.readouterr().out
+    assert "kedge lexicon RUN x.vec y.vec -o lexicon.tsv (where several rows of Y fit," in output
+    assert " pairs found besides the 1 seed (" in output
+    several.disjoint = True
+    print_discovery(several, arguments, *words, 1.0)
+    assert "kedge lexicon" not in capsys.readouterr().out
+
+
+def test_plot_draws_what_min_confidence_asks_for(folder, tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib", reason="figures need kedge[plot]")
+    drawn = []
+    figure = FIGURES["confidence"]
+
+    def draw(discovery, x, y):
+        drawn.append(len(discovery.pairs_))
+        return figure(discovery, x, y)
+
+    monkeypatch.setitem(FIGURES, "confidence", draw)
+    files = [folder / "run", folder / "x.npz", folder / "y.vec", "--kind", "confidence"]
+    assert run("plot", *files, "-o", tmp_path / "all.svg") == 0
+    assert run("plot", *files, "-o", tmp_path / "sure.svg", "--min-confidence", "0.99995") == 0
+    assert drawn[0] > drawn[1] > 0
 
 
 @pytest.mark.thorough
@@ -237,9 +295,9 @@ def test_check_says_how_many_seeds_are_advisable(folder, capsys):
         f"Y: {files[1]}, 2000 rows, 100 dimensions, 20.0 rows per dimension\n",
         "equal keys in both: 2000",
         "if equal keys mean the same things, give them as seeds",
-        "Searching: OK. ",
+        "Searching: OK (1.00). ",
         "advice: no seeds are needed",
-        "15 seeds were enough from 3,000 rows per side on if nothing else was in both, from 1,000 on if",
+        "15 seeds were enough from 3,000 rows per side if the files shared nothing else, and from 1,000 if they",
         "caution: fewer than 10 rows per dimension (in X)",
     ):
         assert expected in output
@@ -480,7 +538,9 @@ def test_an_unhealthy_result_is_written_and_exits_with_3(unrelated, capsys, tmp_
     assert run(*arguments, "--out", tmp_path / "run") == 3
     captured = capsys.readouterr()
     assert "Searching: FAILED" in captured.out
-    assert "0 pairs found besides the 5 seeds, and 50 anchors" in captured.out  # no word of how many of none are right
+    # No word of how many of none are right, nor of what they are in.
+    assert f"0 pairs found besides the 5 seeds; the run, with 50 anchors, is in the folder {tmp_path}" in captured.out
+    assert "kedge lexicon" not in captured.out  # a map that failed gives none
     assert "set aside" not in captured.out  # nothing is known that could contradict them
     assert "WARNING" in captured.err
     assert "more seeds" in captured.err
@@ -531,8 +591,8 @@ def test_help_of_discover_begins_with_what_people_use(capsys):
     common = re.findall(r"^  (?:-\w(?: \w+)?, )?(--[a-z-]+)", options, flags=re.MULTILINE)
     rare = re.findall(r"^  (--[a-z-]+)", advanced.split("examples:")[0], flags=re.MULTILINE)
     assert {"--seeds", "--out", "--anchors", "--overwrite", "--resume"} <= set(common)
-    assert len(common) <= 14  # --help and --json among them
-    assert {"--seed-format", "--whiten", "--method", "--ignore-verdict"} <= set(rare)
+    assert len(set(common) - {"--help"}) == 10
+    assert {"--seed-format", "--whiten", "--method", "--ignore-verdict", "--device"} <= set(rare)
 
 
 def test_help_says_which_commands_exit_with_3(capsys):

@@ -29,7 +29,7 @@ pytest.importorskip("plotly", reason="the page needs kedge[report]")
 from kedge import AnchorDiscovery, Embeddings, InputError, load, read_embeddings
 from kedge.cli.main import main
 from kedge.errors import MissingExtraError
-from kedge.report import Explorer, GoldComparison, draw_sample, write_report
+from kedge.report import Explorer, GoldComparison, RowTexts, draw_sample, write_report
 from kedge.report.live.thumbnails import Thumbnails
 from kedge.report.page.run_data import data_of
 from kedge.report.page.run_page import live_page
@@ -88,8 +88,29 @@ def test_the_page_says_what_the_run_says(page, fitted, words):
     assert sorted(data["keys"][0]) == sorted(words[0].keys)  # all rows are there, also those in no pair
     np.testing.assert_allclose(data["confidence"], fitted.pair_confidence_, atol=1e-4)
     assert [row[:2] for row in data["anchors"]] == [list(pair) for pair in fitted.anchor_keys_]
+    assert [row[2] is None for row in data["anchors"]] == fitted.anchor_is_seed_.tolist()  # those were given
     assert sum(data["confidence_charts"]["counts"]) == len(fitted.pairs_)
     assert data["confidence_charts"]["precision"][-1] == pytest.approx(fitted.pair_confidence_.mean(), abs=1e-4)
+
+
+def test_other_pairs_than_those_of_the_run_are_counted_beside_its_answer(page, fitted, words, tmp_path):
+    assert "at --min-confidence" not in page
+    sure = fitted.with_min_confidence(0.99995)
+    assert 0 < len(sure.pairs_) < len(fitted.pairs_)
+    write_report(tmp_path / "sure.html", sure, *words)
+    right = f"{len(sure.pairs_):,} pairs, about {sure.pair_confidence_.mean():.0%} of them right."
+    assert f"On this page, at --min-confidence 0.99995: {right}" in (tmp_path / "sure.html").read_text()
+
+
+def test_files_of_one_index_at_two_times_are_sent_to_drift(page, rotated, tmp_path):
+    assert "kedge drift" not in page  # of other dimensions
+    keys = [f"r{row}" for row in range(300)]
+    x, y = (Embeddings(keys, vectors, name) for vectors, name in zip(rotated(), "xy", strict=True))
+    fitted = AnchorDiscovery(n_anchors=20, device="cpu").fit(x, y, [(row, row) for row in range(50)])
+    write_report(tmp_path / "same.html", fitted, x, y)
+    same = (tmp_path / "same.html").read_text()
+    assert "300 ids are in both files, with equal dimensions." in same
+    assert "<code>kedge drift X Y</code>" in same
 
 
 def test_the_page_needs_nothing_else(page):
@@ -181,8 +202,10 @@ def test_one_seed_or_anchor_is_enough_for_a_picture(rotated, tmp_path, seeds, an
     x, y = (Embeddings(keys, vectors, name) for vectors, name in zip(rotated(), "xy", strict=True))
     one = AnchorDiscovery(n_anchors=anchors, device="cpu").fit(x, y, [(row, row) for row in range(seeds)])
     write_report(tmp_path / "one.html", one, x, y)
-    views = json.loads(unpacked((tmp_path / "one.html").read_text(), "contents"))["views"]
+    page = (tmp_path / "one.html").read_text()
+    views = json.loads(unpacked(page, "contents"))["views"]
     assert [[len(side) for side in view["places"]] for view in views] == [[300] * 4] * 3
+    assert f"besides the {'1 seed' if seeds == 1 else '20 seeds'}, in " in page
 
 
 def test_a_small_space_is_drawn_whole_beside_a_large_one(rotated):
@@ -475,6 +498,44 @@ def test_any_key_is_found_drawn_or_not(explorer, words):
     hits = [hit["key"] for hit in explorer.find("wa")]
     assert hits == sorted(hits, key=lambda key: not key.startswith("wa"))  # those that begin with it come first
     assert {hit["side"] for hit in explorer.find("wa")} == {"x", "y"}
+
+
+def test_texts_of_rows_are_shown_and_found(fitted, words):
+    x, y = words
+    (left, right), *_ = fitted.pair_keys_
+    texts = RowTexts({left: "A  Zebra\ncrossing"}, {right: "un passage pour zèbres", "water": "zebra"})
+    explorer = Explorer(fitted, x, y, run="RUN", max_rows=300, texts=texts)
+    entry = explorer.look_up("x", left)
+    assert (entry["text"], entry["partner_text"]) == ("A Zebra crossing", "un passage pour zèbres")
+    back = explorer.look_up("y", right)
+    assert (back["text"], back["partner_text"]) == ("un passage pour zèbres", "A Zebra crossing")
+    found = explorer.find("ZEBRA")
+    assert [(hit["side"], hit["key"]) for hit in found] == [("x", left), ("y", "water")]
+    assert explorer.find("water")[0]["key"] == "water"  # keys come before texts
+    place = explorer.contents["keys"][0].index(left) if left in explorer.contents["keys"][0] else None
+    assert place is None or explorer.contents["texts"][0][place] == "A Zebra crossing"
+    near_x, near_y = explorer.neighbours("x", str(x.row_of[left]))
+    assert all({"text", "partner_text"} <= set(each) for each in near_x + near_y)
+    page = live_page(explorer.words)
+    assert "Key or text of X or Y" in page
+    assert "Keys or texts containing" in page
+
+
+def test_explore_reads_texts_and_lists_what_min_confidence_asks_for(run_files, monkeypatch, capsys):
+    def busy(explorer, port):
+        shown.append(explorer)
+        raise OSError(98, "in use")
+
+    shown = []
+    texts = RowTexts({"water": "a text"}, {})
+    monkeypatch.setattr("kedge.report.serve", busy)
+    monkeypatch.setattr("kedge.cli.look.explore.read_row_texts", lambda *_: texts)
+    for options in ([], ["--min-confidence", "0.99995"]):
+        assert main(["explore", *run_files, "--rows", "100", *options]) == 2
+    every, sure = shown
+    assert every.look_up("x", "water")["text"] == "a text"
+    assert every.words["numbers"][0][1] != sure.words["numbers"][0][1]
+    assert sure.words["listed_now"].startswith("On this page, at --min-confidence 0.99995: ")
 
 
 def test_the_key_that_was_typed_comes_first(rotated):

@@ -69,12 +69,12 @@ def add_rows_shown(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_device(parser: argparse.ArgumentParser) -> None:
+def add_device(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
     """Where to compute."""
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (auto)")
 
 
-def add_random_state(parser: argparse.ArgumentParser) -> None:
+def add_random_state(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
     """What random choices depend on."""
     parser.add_argument(
         "--random-state", metavar="N", type=seed_number, default=0, help="the same number gives the same result (0)"

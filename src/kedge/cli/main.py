@@ -92,13 +92,19 @@ def _run(parsed: argparse.Namespace) -> int:
 
 
 def _beyond_limit(error: Exception, parsed: argparse.Namespace) -> str:
-    """The hint for an unknown key that the file does have, but not among the rows that --limit leaves."""
+    """The hint for unknown keys that the file may have, but not among the rows that --limit leaves."""
     from kedge.errors import KedgeError, UnknownKeyError
 
     limit = getattr(parsed, "limit", None)
-    if limit is None or not isinstance(error, UnknownKeyError):
+    if limit is None:
         return ""
     from kedge.spaces import read_embeddings
+    from kedge.spaces.pairs import NoKnownPairError
+
+    if isinstance(error, NoKnownPairError):
+        return f" Or are they beyond --limit {limit}?"
+    if not isinstance(error, UnknownKeyError):
+        return ""
 
     for given in vars(parsed).values():
         if str(given) == error.source:

@@ -89,15 +89,20 @@ def print_health(health: Health) -> None:
 
 
 def print_answer(begin: str, answer: Answer) -> None:
-    """One answer: its verdict, its reason, and what it rests on."""
+    """One answer: its verdict and score, its reason, and what it rests on."""
     verdict = (answer.verdict.upper(), f"bold {_COLOURS[answer.verdict]}")
     basis = f" [by {answer.basis}]" if answer.basis else ""
-    print_line(begin, verdict, f". {answer.reason}{basis}")
+    print_line(begin, verdict, f" ({answer.score:.2f}). {answer.reason}{basis}")
 
 
 def print_page(path: Path) -> None:
     """Say on stdout where a page was written."""
     print_line(f"page: {path} (open it in a browser)")
+
+
+def counted(number: int, name: str) -> str:
+    """A number of things, such as "1 seed" or "2 seeds"."""
+    return f"{number} {name if number == 1 else f'{name}s'}"
 
 
 def kedge_command() -> str:

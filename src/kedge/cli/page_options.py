@@ -1,4 +1,4 @@
-"""What the pages of a run have in common: where they are written, and the labels and the truth they show."""
+"""What the pages and figures of a run have in common: where they are written, and what they show."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kedge.cli.arguments import probability
 from kedge.cli.true_pairs import describe_pairs, read_gold
 
 if TYPE_CHECKING:
@@ -20,10 +21,29 @@ def add_page(parser: argparse.ArgumentParser, *names: str, default: Path | None)
     parser.add_argument(*names, metavar="FILE", type=Path, default=default, help=purpose)
 
 
+def add_listed(parser: argparse.ArgumentParser) -> None:
+    """How probable the pairs that are shown must be."""
+    parser.add_argument(
+        "--min-confidence",
+        metavar="P",
+        type=probability,
+        help="show the pairs at least this probable (as `kedge discover` did)",
+    )
+
+
+def load_listed(arguments: argparse.Namespace) -> AnchorDiscovery:
+    """Load the run, with the pairs that `--min-confidence` asks for."""
+    from kedge.estimators import load
+
+    discovery = load(arguments.run_folder)
+    given = arguments.min_confidence
+    return discovery if given is None else discovery.with_min_confidence(given)
+
+
 def add_labels(parser: argparse.ArgumentParser) -> None:
     """What to colour points by."""
     parser.add_argument(
-        "--labels", metavar="FILE", type=Path, help="labels to colour points by, a line for each key of X or Y"
+        "--labels", metavar="FILE", type=Path, help="labels to colour points by, one line per key of X or Y"
     )
 
 

@@ -16,11 +16,15 @@ if TYPE_CHECKING:
 
 
 class Gold(NamedTuple):
-    """Gold pairs as rows (g, 2), whether all other rows are known to have none, and how many lines were skipped."""
+    """Gold pairs as rows (g, 2), whether all other rows are known to have none, and how many lines were skipped.
+
+    `limit` is how many rows of each space were read, if `--limit` says so.
+    """
 
     pairs: NDArray[np.int64]
     complete: bool
     skipped: int = 0
+    limit: int | None = None
 
 
 def add_gold(parser: argparse.ArgumentParser, *, required: bool) -> None:
@@ -71,14 +75,18 @@ def read_true_pairs(arguments: argparse.Namespace, option: str, x: Embeddings, y
     if arguments.strict:
         return Gold(read_pairs(path, x, y, by=PAIR_FORMATS[arguments.pair_format]), complete=False)
     dictionary = read_dictionary(path, x, y, by=PAIR_FORMATS[arguments.pair_format])
-    return Gold(dictionary.pairs, complete=False, skipped=dictionary.skipped)
+    return Gold(dictionary.pairs, complete=False, skipped=dictionary.skipped, limit=getattr(arguments, "limit", None))
 
 
 def describe_pairs(gold: Gold) -> str:
     """How many pairs there are, and how many lines were skipped."""
-    return f"{len(gold.pairs)} pairs{describe_skipped(gold.skipped)}"
+    pairs = "pair" if len(gold.pairs) == 1 else "pairs"
+    return f"{len(gold.pairs)} {pairs}{describe_skipped(gold.skipped, gold.limit)}"
 
 
-def describe_skipped(lines: int) -> str:
-    """What follows a count of pairs if lines of the file could not be used."""
-    return f" ({lines} {'line' if lines == 1 else 'lines'} skipped: a space lacks a key)" if lines else ""
+def describe_skipped(lines: int, limit: int | None = None) -> str:
+    """What follows a count of pairs if lines of the file could not be used; `limit` is that of `--limit`."""
+    if not lines:
+        return ""
+    beyond = "" if limit is None else f", or it is beyond --limit {limit}"
+    return f" ({lines} {'line' if lines == 1 else 'lines'} skipped: a space lacks a key{beyond})"

@@ -41,11 +41,11 @@ def write_atlas(
 ) -> int:
     """Write a Parquet file for embedding-atlas, and return its number of rows: those of X, followed by those of Y.
 
-    Columns: `key`; `space`, X or Y; `role`, the first of suspect seed, seed, anchor, pair and unmatched that applies;
-    `partner` and `confidence`, null if there is none; `label`, if labels are given; `projection_x` and `projection_y`,
-    positions of both spaces in the same picture; `neighbors`, rows of this table and their distance, which is 1 minus
-    the similarity: the nearest rows of the same space by cosine, and the rows of the other space that most likely stand
-    for the same item.
+    Columns: `key`; `space`, X or Y; `role`, the first of suspect seed, contradicted seed, seed, anchor, pair and
+    unmatched that applies; `partner` and `confidence`, null if there is none (a seed was given, so it has no
+    confidence); `label`, if labels are given; `projection_x` and `projection_y`, positions of both spaces in the same
+    picture; `neighbors`, rows of this table and their distance, which is 1 minus the similarity: the nearest rows of
+    the same space by cosine, and the rows of the other space that most likely stand for the same item.
 
     Parameters
     ----------
@@ -69,10 +69,15 @@ def write_atlas(
     sample = draw_sample(discovery, x, y, max_rows)
     drawn_x, drawn_y = x.take(sample.rows_x), y.take(sample.rows_y)
     keys_x, keys_y = list(drawn_x.keys), list(drawn_y.keys)
-    pairs, confidence = len(sample.pair_numbers), discovery.linked_pairs().confidence[sample.pair_numbers].tolist()
+    pairs, found = len(sample.pair_numbers), sample.pair_numbers < len(discovery.pairs_)
+    linked = discovery.linked_pairs().confidence[sample.pair_numbers].tolist()
+    confidence = [sure if is_found else None for sure, is_found in zip(linked, found.tolist(), strict=True)]
     columns_x = _columns("x", discovery, keys_x, keys_y[:pairs], confidence)
     columns_y = _columns("y", discovery, keys_y, keys_x[:pairs], confidence)
-    columns = {name: pa.array(columns_x[name] + columns_y[name]) for name in columns_x}
+    columns = {
+        name: pa.array(columns_x[name] + columns_y[name], pa.float64() if name == "confidence" else pa.string())
+        for name in columns_x
+    }
     if labels is not None:
         columns["label"] = pa.array([labels.get(key) for key in keys_x + keys_y], pa.string())
     places = np.concatenate((lay_out if layout else _linear)(discovery, drawn_x, drawn_y))
@@ -91,7 +96,7 @@ def opening_command(path: str | Path) -> str:
 
 
 def _columns(
-    side: Side, discovery: AnchorDiscovery, keys: list[str], partners: list[str], confidence: list[float]
+    side: Side, discovery: AnchorDiscovery, keys: list[str], partners: list[str], confidence: list[float | None]
 ) -> dict[str, list[Any]]:
     """Columns for some rows of a space; the first rows have the given partners and confidence, the others have none."""
 
@@ -99,10 +104,12 @@ def _columns(
         return {pair[0 if side == "x" else 1] for pair in pairs}
 
     suspects = of_this_side(compress(discovery.seed_keys_, discovery.seed_is_suspect_))
+    contradicted = of_this_side(compress(discovery.seed_keys_, discovery.seed_opinion_ == "contradicted"))
     seeds, anchors = of_this_side(discovery.seed_keys_), of_this_side(discovery.anchor_keys_)
+    named = (("suspect seed", suspects), ("contradicted seed", contradicted), ("seed", seeds), ("anchor", anchors))
     roles = ["pair"] * len(partners) + ["unmatched"] * (len(keys) - len(partners))
     for number, key in enumerate(keys):
-        for role, those in (("suspect seed", suspects), ("seed", seeds), ("anchor", anchors)):
+        for role, those in named:
             if key in those:
                 roles[number] = role
                 break

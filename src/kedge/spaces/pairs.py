@@ -30,6 +30,10 @@ _UNESCAPES = {escaped: plain for plain, escaped in _ESCAPES.items()}
 _FORMULA = re.compile(r'(?![+-]?\d+(\.\d+)?$)[=+\-@"\uff1d\uff0b\uff0d\uff20]')
 
 
+class NoKnownPairError(InputError):
+    """A pair file of which no line names a row of X and one of Y, as far as those were read."""
+
+
 class Dictionary(NamedTuple):
     """Pairs of rows (p, 2), how many `lines` were read, and how many `skipped` because X or Y lacks what they name."""
 
@@ -101,7 +105,7 @@ def _read(path: Path, x: SpaceLike, y: SpaceLike, by: str, *, skip_unknown: bool
         of_x, of_y = (
             f"{space.source}, with keys such as {space.keys[0]!r}" if by == "key" else space.source for space in (x, y)
         )
-        raise InputError(
+        raise NoKnownPairError(
             f"{path}: none of its {len(table)} lines names a {by} of X ({of_x}) and then one of Y ({of_y}); "
             f"line {line_number} holds {fields[columns[0]]!r} and {fields[columns[1]]!r}: are the columns, and the "
             "files, in the right order?"
@@ -116,6 +120,17 @@ def rows_from_key_pairs(pairs: Iterable[tuple[str, str]], x: Embeddings, y: Embe
         if len(pair) != 2:
             raise InputError(f"pairs of keys must have two keys each, got {pair!r}; give (x key, y key)")
     return np.stack([x.rows(left for left, _ in listed), y.rows(right for _, right in listed)], axis=1)
+
+
+def same_ids(x: Embeddings, y: Embeddings) -> int:
+    """How many ids both spaces have, if that suggests one index at two times: most of them, and as many dimensions.
+
+    Row numbers are not ids.
+    """
+    if x.dim != y.dim or all(key == str(row) for row, key in enumerate(x.keys)):
+        return 0
+    same = len(x.row_of.keys() & y.row_of.keys())
+    return same if 2 * same >= max(len(x), len(y)) else 0
 
 
 def read_key_list(path: str | Path) -> list[str]:

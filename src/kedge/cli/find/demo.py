@@ -29,7 +29,7 @@ def add_parser(commands: Any) -> None:
         "demo",
         run,
         "pair up 5,000 words of two models, from 15 known pairs",
-        "Pair up 5,000 English words of Word2Vec and GloVe, two models trained apart, from 15 known pairs.",
+        "Pair up 5,000 English words of Word2Vec and GloVe, two models trained independently, from 15 known pairs.",
         """  kedge demo
   kedge demo -o DIR --random-state 3
 
@@ -104,7 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
     print_line(
         ("kedge demo", "bold"),
         f": {len(x)} words in Word2Vec ({x.dim}-d) and GloVe ({y.dim}-d), two models trained "
-        f"apart; known at the start: {_SEEDS} pairs",
+        f"independently; known at the start: {_SEEDS} pairs",
     )
     print_line("  " + ", ".join(left for left, _ in discovery.seed_keys_))
     print_line()

@@ -83,19 +83,10 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--disjoint",
         action="store_true",
-        help="the files share no items but the seeds: find the map without pairs, and list none",
-    )
-    parser.add_argument(
-        "--queries",
-        metavar="FILE",
-        type=space_name,
-        help="vectors of at least 20 queries by X's model, in the same formats; if it helps, queries get a "
-        "translation of their own, which other commands use with `--kind query`",
+        help="the files have no items in common except the seeds: find the map without pairs, and list none",
     )
     add_page(parser, "--report", default=None)
     add_limit(parser)
-    add_random_state(parser)
-    add_device(parser)
     parser.add_argument(
         "--resume",
         action="store_true",
@@ -106,6 +97,15 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 
 def _add_advanced(group: argparse._ArgumentGroup) -> None:
     """The rest, which is rarely needed."""
+    group.add_argument(
+        "--queries",
+        metavar="FILE",
+        type=space_name,
+        help="vectors of at least 20 queries by X's model, in the same formats; if it helps, queries get a "
+        "translation of their own, which other commands use with `--kind query`",
+    )
+    add_random_state(group)
+    add_device(group)
     group.add_argument("--seed-format", choices=PAIR_FORMATS, default="keys", help="what the seed file holds (keys)")
     group.add_argument(
         "--strict", action="store_true", help="refuse a seed file with unknown keys, instead of skipping those lines"
@@ -148,7 +148,7 @@ def _add_advanced(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--exact",
         action="store_true",
-        help="compare all rows with all, even if candidates would be quicker (above some 15,000 rows on a CPU)",
+        help="compare every pair of rows, even if candidates would be quicker (above some 15,000 rows on a CPU)",
     )
     group.add_argument(
         "--precision",
@@ -167,9 +167,9 @@ def _add_advanced(group: argparse._ArgumentGroup) -> None:
         "--require",
         choices=("searching", "pairs"),
         default="searching",
-        help="what the run must be ok for to exit with 0 (searching)",
+        help="the verdict that must be ok for exit code 0 (searching)",
     )
-    group.add_argument("--ignore-verdict", action="store_true", help="exit with 0 whatever the verdicts are")
+    group.add_argument("--ignore-verdict", action="store_true", help="exit with 0 regardless of the verdicts")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -199,7 +199,7 @@ def _run(arguments: argparse.Namespace) -> int:
     began = time.perf_counter()
     given = _read(arguments)
     x, y = given.x, given.y
-    skipped = describe_skipped(given.skipped)
+    skipped = describe_skipped(given.skipped, arguments.limit)
     note(f"{x.source}: {len(x)} x {x.dim}, {y.source}: {len(y)} x {y.dim}, {len(given.seeds) or 'no'} seeds{skipped}")
     _require_memory(arguments, x, y)
     if arguments.overwrite and not arguments.resume:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import Any, NamedTuple
 
-from kedge.cli.output import kedge_command, print_health, print_json, print_line, warn
+from kedge.cli.output import counted, kedge_command, print_health, print_json, print_line, warn
 from kedge.estimators import AnchorDiscovery
 from kedge.judging.health import SEED_OPINIONS, Answer, describe_opinions
 from kedge.models.query_map import ONE_MAP, QueryTranslation
 from kedge.spaces import Embeddings
+from kedge.spaces.pairs import same_ids
 
 _PAIRS_SHOWN, _SEEDS_SHOWN = 5, 10
 
@@ -45,7 +46,7 @@ def print_discovery(
                 "queries": _queries(discovery),
                 "doubtful_seeds": [seed._asdict() for seed in _doubtful_seeds(discovery)],
                 "skipped_seeds": skipped_seeds,
-                "same_ids": _same_ids(x, y),
+                "same_ids": same_ids(x, y),
                 "seconds": round(seconds, 2),
             }
         )
@@ -59,11 +60,7 @@ def print_discovery(
 def _print_summary(discovery: AnchorDiscovery, arguments: argparse.Namespace, x: Embeddings, y: Embeddings) -> None:
     """What was found, for people."""
     print_health(discovery.health_)
-    precision = _expected_precision(discovery)
-    share = "" if precision is None else f" (about {precision * 100:.0f} % right)"
-    seeds = len(discovery.seeds_)
-    found = f"{len(discovery.pairs_)} pairs found" + (f" besides the {seeds} seeds" if seeds else "")
-    print_line(f"{found}{share}, and {len(discovery.anchors_x_)} anchors, in {arguments.out}")
+    print_line(_describe_found(discovery, arguments))
     shown = zip(discovery.pair_keys_[:_PAIRS_SHOWN], discovery.pair_confidence_[:_PAIRS_SHOWN], strict=True)
     for (left, right), confidence in shown:
         print_line(f"  {left} = {right}  ({confidence:.2f})")
@@ -85,22 +82,33 @@ def _print_summary(discovery: AnchorDiscovery, arguments: argparse.Namespace, x:
     if not arguments.report:
         print_line(f"next: {kedge_command()} report {files}")
     print_line(f"next: {kedge_command()} search {files} KEY")
-    if same := _same_ids(x, y):
+    if _may_have_several(discovery):
+        print_line(
+            f"next: {kedge_command()} lexicon {files} -o lexicon.tsv (where several rows of Y fit, it lists the best, "
+            "each with a probability)"
+        )
+    if same := same_ids(x, y):
         print_line(
             f"{same} ids are in both, with equal dimensions: a discovery does not say whether one model made both; "
             f"next: {kedge_command()} drift {arguments.x} {arguments.y}"
         )
 
 
-def _same_ids(x: Embeddings, y: Embeddings) -> int:
-    """How many ids both spaces have, if that suggests one index at two times: most of them, and as many dimensions.
+def _describe_found(discovery: AnchorDiscovery, arguments: argparse.Namespace) -> str:
+    """How many pairs and anchors were found, and where they are."""
+    found, anchors = f"{counted(len(discovery.pairs_), 'pair')} found", counted(len(discovery.anchors_x_), "anchor")
+    if len(discovery.seeds_):
+        found += f" besides the {counted(len(discovery.seeds_), 'seed')}"
+    precision = _expected_precision(discovery)
+    if precision is None:
+        return f"{found}; the run, with {anchors}, is in the folder {arguments.out}"
+    return f"{found} (about {precision * 100:.0f} % right), and {anchors}, in {arguments.out}"
 
-    Row numbers are not ids.
-    """
-    if x.dim != y.dim or all(key == str(row) for row, key in enumerate(x.keys)):
-        return 0
-    same = len(x.row_of.keys() & y.row_of.keys())
-    return same if 2 * same >= max(len(x), len(y)) else 0
+
+def _may_have_several(discovery: AnchorDiscovery) -> bool:
+    """Whether the pairs may be poor because rows of X have several counterparts, rather than none."""
+    health = discovery.health_
+    return not discovery.disjoint and health.pairs.verdict != "ok" and health.searching.verdict != "failed"
 
 
 def _describe_map(discovery: AnchorDiscovery) -> str:

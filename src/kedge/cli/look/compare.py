@@ -30,7 +30,7 @@ def add_parser(commands: Any) -> None:
 
 expected precision:  the mean confidence of a run's pairs
 agreement:           of the pairs with a row that is also in a pair of another run, the share which that run has too
-A run is trusted if its own verdicts are ok and it agrees with at least half of the other runs of which that is true;
+A run is trusted if its own verdicts are ok and it agrees with at least half of the other runs whose verdicts are ok;
 with --gold, the gold pairs decide.
 If no run can be trusted, the exit code is 3.
 Runs by `kedge unite` are compared with each other by their groups.""",

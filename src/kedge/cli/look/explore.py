@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kedge.cli.arguments import add_command, add_device, add_limit, add_rows_shown, add_run, add_spaces, port_number
-from kedge.cli.page_options import add_labels, compare_with_gold, read_labels
+from kedge.cli.page_options import add_labels, add_listed, compare_with_gold, load_listed, read_labels, read_row_texts
 from kedge.cli.signals import was_interrupted
 from kedge.cli.true_pairs import add_gold
 
@@ -38,6 +38,7 @@ It answers on this machine only (127.0.0.1), changes nothing, and ends with Ctrl
     parser.add_argument(
         "--images", metavar="DIR", type=Path, help="folder with the image files that keys name, to show as thumbnails"
     )
+    add_listed(parser)
     add_rows_shown(parser)
     add_device(parser)
     add_limit(parser)
@@ -47,13 +48,12 @@ def run(arguments: argparse.Namespace) -> int:
     """Load, then answer until interrupted."""
     from kedge.cli.output import note, print_json, print_line
     from kedge.errors import InputError
-    from kedge.estimators import load
     from kedge.report import LOOPBACK, Explorer, require_plotly, serve, shared_columns
     from kedge.spaces import read_embeddings
     from kedge.spaces.memory import require_memory
 
     require_plotly()
-    discovery = load(arguments.run_folder)
+    discovery = load_listed(arguments)
     x, y = (read_embeddings(path, limit=arguments.limit) for path in (arguments.x, arguments.y))
     rows = len(x) + len(y)
     held = x.vectors.nbytes + y.vectors.nbytes + (4 * shared_columns(discovery) + _KEY_BYTES) * rows
@@ -67,6 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
         max_rows=arguments.rows,
         gold=compare_with_gold(arguments, discovery, x, y),
         labels=read_labels(arguments, x, y),
+        texts=read_row_texts(arguments, x, y),
         images=arguments.images,
     )
     try:

@@ -22,7 +22,7 @@ def add_parser(commands: Any) -> None:
         "Describe a file of vectors, or a run.",
         """  kedge info words.vec
   kedge info RUN --json
-  kedge info RUN --verify      is every file of the run as it was written?""",
+  kedge info RUN --verify      check that no file of the run has changed""",
     )
     parser.add_argument("path", metavar="FILE|RUN", type=space_name, help="file of vectors, store, or run folder")
     parser.add_argument("--verify", action="store_true", help="check the files of a run against their checksums")
@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
                 listed = "; ".join(f"{name} {fault}" for name, fault in faults.items())
                 raise InputError(f"{arguments.path}: {listed}; run the discovery again, or restore the files")
             described = described | {"verified": True}
-            shown.append(("files", "all are as they were written"))
+            shown.append(("files", "none has changed since it was written"))
     elif arguments.verify:
         raise InputError(f"{arguments.path}: only the files of a run have checksums to verify; omit --verify")
     else:

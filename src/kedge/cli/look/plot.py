@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kedge.cli.arguments import add_command, add_limit, add_overwrite, add_run, add_spaces
+from kedge.cli.page_options import add_listed, load_listed
 
 
 def add_parser(commands: Any) -> None:
@@ -29,6 +30,7 @@ spaces: partners have the same colour; two spaces that agree look alike. Needs k
     )
     parser.add_argument("-o", "--out", metavar="FILE", type=Path, required=True, help="file to write: .pdf .png .svg")
     add_overwrite(parser)
+    add_listed(parser)
     add_limit(parser)
 
 
@@ -36,13 +38,12 @@ def run(arguments: argparse.Namespace) -> int:
     """Load, draw, write."""
     from kedge.cli.output import print_json, print_line
     from kedge.cli.output_files import require_free
-    from kedge.estimators import load
     from kedge.report import FIGURES, require_figure_target, save_figure
     from kedge.spaces import read_embeddings
 
     require_figure_target(arguments.out)
     require_free(arguments)
-    discovery = load(arguments.run_folder)
+    discovery = load_listed(arguments)
     x, y = (read_embeddings(path, limit=arguments.limit) for path in (arguments.x, arguments.y))
     save_figure(FIGURES[arguments.kind](discovery, x, y), arguments.out)
     if arguments.json:

@@ -14,11 +14,18 @@ from kedge.cli.arguments import (
     add_rows_shown,
     add_run,
     add_spaces,
-    probability,
     space_name,
 )
 from kedge.cli.look.members import read_members
-from kedge.cli.page_options import add_labels, add_page, compare_with_gold, read_labels, read_row_texts
+from kedge.cli.page_options import (
+    add_labels,
+    add_listed,
+    add_page,
+    compare_with_gold,
+    load_listed,
+    read_labels,
+    read_row_texts,
+)
 from kedge.cli.true_pairs import add_gold, add_known, describe_pairs, read_known
 
 
@@ -34,7 +41,7 @@ def add_parser(commands: Any) -> None:
   kedge report RUN en.vec fr.vec --gold dictionary.tsv -o report.html
   kedge report COMMON a.npz b.npz c.npz             all members of a run by `kedge unite`
   kedge report RUN new.npy old.npy --known keys     with a rehearsal: what searches would lose
-  kedge report RUN a.npz b.npz --labels labels.tsv --layout tsne     points coloured by label, laid out by t-SNE too
+  kedge report RUN a.npz b.npz --labels labels.tsv --layout tsne     points coloured by label, and laid out by t-SNE
 
 The page needs no network and no other file.""",
     )
@@ -49,14 +56,9 @@ The page needs no network and no other file.""",
     add_known(parser)
     add_labels(parser)
     parser.add_argument(
-        "--layout", choices=("tsne",), help="draw both spaces by t-SNE too, a minute or more; needs kedge[layout]"
+        "--layout", choices=("tsne",), help="draw both spaces also with t-SNE (a minute or more); needs kedge[layout]"
     )
-    parser.add_argument(
-        "--min-confidence",
-        metavar="P",
-        type=probability,
-        help="list the pairs at least this probable (as `kedge discover` did)",
-    )
+    add_listed(parser)
     add_rows_shown(parser)
     add_device(parser)
     add_limit(parser)
@@ -67,7 +69,6 @@ def run(arguments: argparse.Namespace) -> int:
     from kedge.cli.output import note, print_json, print_page
     from kedge.cli.output_files import require_free
     from kedge.errors import InputError
-    from kedge.estimators import load
     from kedge.report import require_layout, require_page_target, write_report
     from kedge.runs.description import holds_common_space
     from kedge.spaces import read_embeddings
@@ -81,9 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
         return _report_common(arguments)
     if arguments.more:
         raise InputError(f"{arguments.more[0]}: {arguments.run_folder} is a run of two spaces; omit it")
-    discovery = load(arguments.run_folder)
-    if arguments.min_confidence is not None:
-        discovery = discovery.with_min_confidence(arguments.min_confidence)
+    discovery = load_listed(arguments)
     x, y = (read_embeddings(path, limit=arguments.limit) for path in (arguments.x, arguments.y))
     labels = read_labels(arguments, x, y)
     rehearsal = None
@@ -119,9 +118,9 @@ def _report_common(arguments: argparse.Namespace) -> int:
     from kedge.many.common_space import CommonSpace
     from kedge.report import write_common_page
 
-    for option in ("gold", "known", "labels", "layout"):
-        if getattr(arguments, option, None):
-            raise InputError(f"--{option}: the page of a run of many spaces has none; omit it")
+    for option in ("gold", "known", "labels", "layout", "min_confidence"):
+        if getattr(arguments, option) is not None:
+            raise InputError(f"--{option.replace('_', '-')}: the page of a run of many spaces has none; omit it")
     common = CommonSpace.load(arguments.run_folder)
     places = (arguments.x, arguments.y, *arguments.more)
     spaces = read_members(common, arguments.run_folder, places, arguments.limit)

@@ -13,9 +13,7 @@ function colour(name) {
 
 /* Escape keys and names, since Plotly would read markup in them, and keep them short. */
 function asText(key) {
-  const letters = Array.from(visible(key).replace(/\s+/g, " "));
-  const text = letters.length > MAX_LETTERS ? `${letters.slice(0, MAX_LETTERS).join("")}...` : letters.join("");
-  return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+  return shortened(visible(key), MAX_LETTERS).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 }
 
 function lookOfAxis(title, more) {

@@ -18,6 +18,8 @@ function sizeOfPoints(count) {
 function colouringsOf(data, hues) {
   const paired = (number, row) => row < data.pairs;
   const unmatched = { text: "unmatched", colours: () => [colour("unmatched")], holds: (number, row) => !paired(number, row) };
+  const found = (number, row) => row < data.confidence.length; // the other pairs are seeds
+  const seed = { text: "seed (given, so it has no confidence)", colours: () => [colour("third")], holds: (number, row) => paired(number, row) && !found(number, row) };
   const lowest = data.confidence.reduce((low, each) => Math.min(low, each), 0.99);
   const shades = () => [colour("least-confident"), colour("most-confident")];
   return [
@@ -27,9 +29,14 @@ function colouringsOf(data, hues) {
       legend: [{ text: "in a pair (partners have the same colour)", colours: () => HUES.map(([, hue]) => hue), holds: paired }, unmatched],
     },
     {
-      name: "confidence", max: 1, scale: () => shades().map((shade, place) => [place, shade]),
-      value: (number, row) => (paired(number, row) ? ((data.confidence[row] ?? 1) - lowest) / (1 - lowest) : null),
-      legend: [{ text: `confidence from ${lowest.toFixed(2)} to 1`, colours: shades, holds: paired }, unmatched],
+      // Found pairs have values from 0 to 1, and seeds have 2, beyond the shades of confidence.
+      name: "confidence", max: 2, scale: () => [...shades(), colour("third")].map((shade, place) => [place / 2, shade]),
+      value: (number, row) => (found(number, row) ? (data.confidence[row] - lowest) / (1 - lowest) : paired(number, row) ? 2 : null),
+      legend: [
+        { text: `confidence from ${lowest.toFixed(2)} to 1`, colours: shades, holds: found },
+        ...(data.pairs > data.confidence.length ? [seed] : []),
+        unmatched,
+      ],
     },
     { name: "match", ...inGroups(["matched", "unmatched"], (number, row) => Number(!paired(number, row))) },
     ...data.groups.map(({ name, names, of }) => {

@@ -1,6 +1,7 @@
 "use strict";
 /* How keys are shown: as text, and on a live page with images, with a small picture before it. */
 
+const SHORT_LETTERS = 24;
 const PICTURED = "images" in document.documentElement.dataset;
 
 /* A key as plain text with its own writing direction, so that right-to-left text does not affect what surrounds it.
@@ -17,8 +18,8 @@ function visible(key) {
   return `"${key.split("").map((letter) => (letter === " " ? " " : spelt(letter))).join("")}"`;
 }
 
-/* A key with its picture, if there is one. */
-function pictured(key) {
+/* A key, or a text in its place, with the picture of the key, if there is one. */
+function pictured(key, text) {
   const both = document.createDocumentFragment();
   if (PICTURED) {
     const image = new Image();
@@ -29,8 +30,30 @@ function pictured(key) {
     image.addEventListener("error", () => image.remove());
     both.append(image);
   }
-  both.append(isolated(key));
+  both.append(isolated(text ?? key));
   return both;
+}
+
+/* A key with its picture and, if the row has a text, that. */
+function described(key, text) {
+  const both = pictured(key);
+  if (text) {
+    const beside = document.createElement("small");
+    beside.className = "text";
+    beside.append(isolated(text));
+    both.append(" ", beside);
+  }
+  return both;
+}
+
+/* What to call a row on the picture, where there is no room for both: its text, or its key if it has none. */
+function nameOf({ keys, texts }, number, row) {
+  return texts?.[number][row] ?? keys[number][row];
+}
+
+function shortened(name, most = SHORT_LETTERS) {
+  const letters = Array.from(name.replace(/\s+/g, " "));
+  return letters.length > most ? `${letters.slice(0, most).join("")}...` : letters.join("");
 }
 
 /* The confidence of a found pair; a seed was given, so it has none. */
@@ -42,13 +65,7 @@ function keyButton(entry, onPick) {
   const button = document.createElement("button");
   button.type = "button";
   button.className = "key";
-  button.append(pictured(entry.key));
-  if (entry.text) {
-    const text = document.createElement("small");
-    text.className = "text";
-    text.append(isolated(entry.text));
-    button.append(" ", text);
-  }
+  button.append(described(entry.key, entry.text));
   button.addEventListener("click", () => onPick(entry));
   return button;
 }

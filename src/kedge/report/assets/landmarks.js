@@ -1,10 +1,9 @@
 "use strict";
-/* Names that stay on the picture: anchors first, then the most confident pairs, as many as fit without touching.
-   Zooming in moves points apart and makes room for more. */
+/* Names that stay on the picture: anchors that were found first, then the most confident pairs, and seeds last, as many
+   as fit without touching. Zooming in moves points apart and makes room for more. */
 
 const MAX_LANDMARKS = 24;
 const MAX_TRIED = 5000;
-const LANDMARK_LETTERS = 24;
 const LANDMARK = { height: 16, above: 19, apart: 22 }; // in pixels
 
 class Landmarks {
@@ -21,7 +20,8 @@ class Landmarks {
   inOrder() {
     const { keys, pairs, anchors } = this.data;
     const rowOf = new Map(keys[0].slice(0, pairs).map((key, row) => [key, row]));
-    const first = anchors.map(([key]) => rowOf.get(key)).filter((row) => row !== undefined);
+    const found = anchors.filter(([, , , kind]) => kind === "found");
+    const first = found.map(([key]) => rowOf.get(key)).filter((row) => row !== undefined);
     const rows = new Set([...first, ...Array(pairs).keys()]);
     if (pairs) return [...rows].map((row) => ({ row, sides: [0, 1] }));
     return keys.flatMap((each, number) => each.map((_, row) => ({ row, sides: [number] })));
@@ -57,8 +57,7 @@ class Landmarks {
     const x = (places[2 * number][row] - left) / (right - left) * width;
     const y = (high - places[2 * number + 1][row]) / (high - low) * height;
     if (x < 0 || x > width || y < LANDMARK.above || y > height) return undefined;
-    const letters = Array.from(visible(this.data.keys[number][row]).replace(/\s+/g, " "));
-    const text = letters.length > LANDMARK_LETTERS ? `${letters.slice(0, LANDMARK_LETTERS).join("")}...` : letters.join("");
+    const text = shortened(visible(nameOf(this.data, number, row)));
     const half = this.measure.measureText(text).width / 2 + 3;
     return x < half || x > width - half ? undefined : { number, text, x, y, half };
   }

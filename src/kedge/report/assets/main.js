@@ -36,8 +36,8 @@ async function start() {
   const spaces = new Spaces(source, (entry) => search.show(entry), (selected) => table.follow(selected));
   search.onShow = (entry) => spaces.light(entry);
   if (search.shown) spaces.light(search.shown);
-  const morph = new Morph(source, (entry) => search.show(entry));
-  spaces.onDraw = (places) => morph.show(places);
+  const morph = new Morph(source, (entry) => search.show(entry), (group) => spaces.selectMoving(group));
+  spaces.onDraw = (places, group) => morph.show(places, group);
   morph.show(spaces.places());
   wipe();
   performance.mark("live");

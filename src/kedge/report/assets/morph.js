@@ -5,9 +5,11 @@ const TRAILS = 12; // number of trails, for the rows that move most
 const TRIP = 2500; // milliseconds
 
 class Morph {
-  constructor(source, onPick) {
+  constructor(source, onPick, onGroup) {
     this.source = source;
     this.onPick = onPick;
+    this.onGroup = onGroup;
+    this.group = null; // the number of the group that is selected
     this.panel = document.getElementById("morph");
     this.canvas = this.panel.querySelector("canvas");
     this.slider = this.panel.querySelector("input");
@@ -21,23 +23,35 @@ class Morph {
     new ResizeObserver(() => this.draw()).observe(this.canvas); // fires on opening too
   }
 
-  /* Show the places of a view. */
-  show(places) {
+  /* Show the places of a view, and which of its groups is selected, if any. */
+  show(places, group = null) {
     this.places = places;
+    this.group = group;
     this.draw();
   }
 
-  /* List the rows that move most in this view. */
+  /* List the rows that move most in this view, and the groups that move together. */
   rank() {
     this.ranked = this.places;
     const [x1, y1, x2, y2] = this.places;
     const distances = Array.from({ length: this.source.data.pairs }, (_, row) => Math.hypot(x2[row] - x1[row], y2[row] - y1[row]));
     this.far = [...distances.keys()].sort((one, other) => distances[other] - distances[one]).slice(0, TRAILS);
-    this.panel.querySelector("ul").replaceChildren(...this.far.map((row) => {
+    this.panel.querySelector(".hits").replaceChildren(...this.far.map((row) => {
       const item = document.createElement("li");
       item.append(keyButton(this.source.entry(0, row), this.onPick));
       return item;
     }));
+    this.groups = movingTogether(this.places, this.source.data.pairs);
+    document.getElementById("moving").hidden = !this.groups.length;
+    const list = this.panel.querySelector(".legend");
+    list.replaceChildren(...groupButtons(this.source.data, this.groups, this.onGroup));
+  }
+
+  /* Show which group is selected. */
+  mark() {
+    this.panel.querySelectorAll(".legend button").forEach((button, group) => {
+      button.setAttribute("aria-pressed", group === this.group);
+    });
   }
 
   /* Animate to the end, or from there back to the start; jump at once if the user prefers reduced motion. */
@@ -60,6 +74,7 @@ class Morph {
     const { clientWidth: width, clientHeight: height } = this.canvas;
     if (!width || !this.places) return; // the panel is closed
     if (this.ranked !== this.places) this.rank();
+    this.mark();
     const share = Number(this.slider.value) / 100;
     this.slider.setAttribute("aria-valuetext", `${this.slider.value} % of the way from X to Y`);
     const [x1, y1, x2, y2] = this.places;
@@ -77,7 +92,7 @@ class Morph {
     pen.fillStyle = colour("unmatched");
     for (let row = 0; row < this.source.data.pairs; row++) point(row);
     pen.fillStyle = pen.strokeStyle = colour("second");
-    for (const row of this.far) {
+    for (const row of this.groups[this.group] ?? this.far) {
       pen.beginPath();
       pen.moveTo(...at(row, 0));
       pen.lineTo(...at(row, share));

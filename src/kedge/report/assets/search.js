@@ -1,5 +1,5 @@
 "use strict";
-/* Search for a key, and show its neighbours in both spaces. */
+/* Search for a key or text, and show the neighbours of a row in both spaces. */
 
 class Search {
   constructor(source) {
@@ -30,7 +30,7 @@ class Search {
     const hits = await attempt(() => this.source.find(this.input.value));
     if (!hits || number !== this.asked) return [];
     const count = hits.length < MAX_HITS ? (hits.length === 1 ? "1 match." : `${hits.length} matches.`) : `The first ${hits.length} matches.`;
-    this.setStatus(!this.input.value.trim() ? "" : hits.length ? count : "No matching key.");
+    this.setStatus(!this.input.value.trim() ? "" : hits.length ? count : this.source.data.texts ? "No matching key or text." : "No matching key.");
     document.getElementById("hits").replaceChildren(...hits.map((entry) => {
       const item = document.createElement("li");
       const side = document.createElement("small");
@@ -62,10 +62,10 @@ class Search {
     const [lists, results] = found;
     this.shown = entry;
     document.getElementById("neighbours").hidden = false;
-    document.getElementById("sought").replaceChildren(pictured(entry.key), ` in ${entry.side.toUpperCase()}`);
+    document.getElementById("sought").replaceChildren(described(entry.key, entry.text), ` in ${entry.side.toUpperCase()}`);
     const partner = document.getElementById("partner");
     if (entry.partner === null) partner.textContent = "It is unmatched.";
-    else partner.replaceChildren("Its partner: ", pictured(entry.partner), `, ${sureness(entry)}.`);
+    else partner.replaceChildren("Its partner: ", described(entry.partner, entry.partner_text), `, ${sureness(entry)}.`);
     SIDES.forEach((side, number) => this.list(`near-${side}`, lists[number], (near) => (
       side !== entry.side && near.key === entry.partner ? "partner" : ""
     )));

@@ -1,8 +1,8 @@
 "use strict";
 /* Where the page gets its data: packed inside the file, or, on a live page, from the server.
-   Both sources have the same methods: `find(text)` returns entries {side, row, key, place, partner, confidence, text}
-   (`place` is the index among the rows drawn, or null), and `neighbours(entry)` a list of entries for X and one for Y,
-   with `percent`. */
+   Both sources have the same methods: `find(text)` returns entries {side, row, key, place, partner, confidence, text,
+   partner_text} (`place` is the index among the rows drawn, or null; the texts are null if there are none), and
+   `neighbours(entry)` a list of entries for X and one for Y, with `percent`. */
 
 const SIDES = ["x", "y"];
 const MAX_HITS = 12;
@@ -26,20 +26,21 @@ class PackedSource {
     this.data = data;
   }
 
-  /* Entries whose keys match: first exactly, then up to case and Unicode form, then as a prefix, then anywhere; X and Y
-     alternate, so that neither crowds out the other. */
+  /* Entries whose keys match: first exactly, then up to case and Unicode form, then as a prefix, then anywhere; then those
+     whose texts do. X and Y alternate, so that neither crowds out the other. */
   async find(text) {
     this.folded ??= this.data.keys.map((keys) => keys.map(fold));
+    this.foldedTexts ??= this.data.texts?.map((texts) => texts.map((each) => fold(each ?? "")));
     const typed = text.trim();
     const sought = fold(typed);
     const hits = [];
     this.folded.forEach((keys, number) => {
-      const counts = [0, 0, 0, 0];
+      const counts = [0, 0, 0, 0, 0];
       keys.forEach((key, row) => {
         const place = sought ? key.indexOf(sought) : -1;
-        if (place < 0) return;
+        if (place < 0 && !(sought && this.foldedTexts?.[number][row].includes(sought))) return;
         const exact = this.data.keys[number][row] === typed;
-        const fit = exact ? 0 : key === sought ? 1 : place === 0 ? 2 : 3;
+        const fit = exact ? 0 : key === sought ? 1 : place === 0 ? 2 : place > 0 ? 3 : 4;
         counts[fit] += 1;
         if (counts[fit] <= MAX_HITS) hits.push({ fit, count: counts[fit], number, row });
       });
@@ -77,8 +78,9 @@ class PackedSource {
   entry(number, row) {
     const partner = row < this.data.pairs ? this.data.keys[1 - number][row] : null;
     const confidence = partner === null ? null : this.data.confidence[row] ?? null; // a seed has none
-    const text = this.data.texts?.[number][row];
-    return { side: SIDES[number], row, key: this.data.keys[number][row], place: row, partner, confidence, text };
+    const text = this.data.texts?.[number][row] ?? null;
+    const partner_text = partner === null ? null : this.data.texts?.[1 - number][row] ?? null;
+    return { side: SIDES[number], row, key: this.data.keys[number][row], place: row, partner, confidence, text, partner_text };
   }
 }
 

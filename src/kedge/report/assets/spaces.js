@@ -137,7 +137,7 @@ class Spaces {
   }
 
   /* Select rows: { number, view, corners } selects those of a side inside an area of a view, { colour, line } those of
-     a line of a legend; null clears the selection. */
+     a line of a legend, { moving, view } a group that moves together; null clears the selection. */
   select(choice) {
     this.choice = choice;
     this.selected = choice && selectedRows(this.data, this.holding(choice));
@@ -147,9 +147,17 @@ class Spaces {
     this.onChange();
   }
 
+  selectMoving(group) {
+    this.select(group === null ? null : { moving: group, view: this.views[this.shown].name });
+  }
+
   holding(choice) {
     if ("line" in choice) return this.colourings.find(({ name }) => name === choice.colour).legend[choice.line].holds;
     const { places } = this.views.find(({ name }) => name === choice.view);
+    if ("moving" in choice) {
+      const rows = new Set(movingTogether(places, this.data.pairs)[choice.moving]);
+      return (number, row) => row < this.data.pairs && rows.has(row);
+    }
     const [xs, ys] = [places[2 * choice.number], places[2 * choice.number + 1]];
     return (number, row) => number === choice.number && isInside(xs[row], ys[row], choice.corners);
   }
@@ -194,7 +202,7 @@ class Spaces {
     showLegend(this.colouring, this.choice, (choice) => this.select(choice));
     document.getElementById("view-description").textContent = this.views[this.shown].description ?? "";
     document.getElementById("whole").disabled = this.isWhole();
-    this.onDraw(places);
+    this.onDraw(places, this.choice?.view === this.views[this.shown].name ? this.choice.moving : undefined);
   }
 
   listen(plot, number, onPick) {
@@ -221,8 +229,8 @@ class Spaces {
   light(entry) {
     this.lit = { number: SIDES.indexOf(entry.side), row: entry.place };
     this.plots.forEach((plot, number) => Plotly.relayout(plot, { annotations: this.notes(number) }));
-    const parts = [pictured(entry.key), entry.partner === null ? ` (${entry.side.toUpperCase()}) is unmatched` : " = "];
-    if (entry.partner !== null) parts.push(pictured(entry.partner), ` (${sureness(entry)})`);
+    const parts = [pictured(entry.key, entry.text), entry.partner === null ? ` (${entry.side.toUpperCase()}) is unmatched` : " = "];
+    if (entry.partner !== null) parts.push(pictured(entry.partner, entry.partner_text), ` (${sureness(entry)})`);
     if (entry.place === null) parts.push("; not among the rows shown");
     this.describe(...parts);
   }
@@ -236,7 +244,7 @@ class Spaces {
     if (row === null || (this.lit.number !== number && row >= this.data.pairs)) return [];
     const places = this.places();
     return [{
-      x: places[2 * number][row], y: places[2 * number + 1][row], text: asText(this.data.keys[number][row]), ay: -28, ax: 0,
+      x: places[2 * number][row], y: places[2 * number + 1][row], text: asText(nameOf(this.data, number, row)), ay: -28, ax: 0,
       arrowhead: 6, arrowsize: 1.4, arrowcolor: colour("ink"), font: { color: colour("ink"), size: 15 },
       bgcolor: colour("card"), bordercolor: colour("ink"), borderpad: 3,
     }];
@@ -251,6 +259,7 @@ class Spaces {
     if (!this.landmarks.wanted) state.names = "off";
     if (!this.isWhole()) state.part = this.ranges.flatMap(({ x, y }) => [...x, ...y]).map(Math.round).join(" ");
     if (this.choice && "line" in this.choice) state.only = `${this.choice.line} ${this.choice.colour}`;
+    else if (this.choice && "moving" in this.choice) state.moving = `${this.choice.moving} ${this.choice.view}`;
     else if (this.choice) state.area = [SIDES[this.choice.number], ...this.choice.corners.flat(), this.choice.view].join(" ");
     return state;
   }
@@ -269,7 +278,8 @@ class Spaces {
     this.ranges = part.length === 8 && part.every(Number.isFinite)
       ? [0, 4].map((from) => ({ x: part.slice(from, from + 2), y: part.slice(from + 2, from + 4) }))
       : this.whole();
-    const choice = this.onlyIn(state.get("only") ?? "") ?? this.areaIn(state.get("area") ?? "");
+    const [only, area, moving] = ["only", "area", "moving"].map((name) => state.get(name) ?? "");
+    const choice = this.onlyIn(only) ?? this.areaIn(area) ?? this.movingIn(moving);
     if (choice || this.choice) this.select(choice ?? null);
     else if (state.size) this.draw();
   }
@@ -277,6 +287,12 @@ class Spaces {
   onlyIn(text) {
     const [, line, colour] = text.match(/^(\d+) (.+)$/) ?? [];
     return this.colourings.find(({ name }) => name === colour)?.legend[line] ? { colour, line: Number(line) } : undefined;
+  }
+
+  movingIn(text) {
+    const [, moving, view] = text.match(/^(\d+) (.+)$/) ?? [];
+    const places = this.views.find(({ name }) => name === view)?.places;
+    return places && movingTogether(places, this.data.pairs)[moving] ? { moving: Number(moving), view } : undefined;
   }
 
   areaIn(text) {

@@ -21,6 +21,7 @@ class FoundTable {
     this.data = source.data;
     this.selected = null; // sets of selected keys of X and of Y
     this.texts = textsOf(source.data);
+    this.folded = SIDES.map(() => new Map()); // what the filter looks through, by key of X and of Y
     this.tables = this.tablesOf(source.data);
     this.controls = document.getElementById("table-controls");
     this.controls.addEventListener("submit", (event) => event.preventDefault());
@@ -64,7 +65,9 @@ class FoundTable {
     const min = Number(form.get("min"));
     this.controls.querySelector(".min-confidence").hidden = confidence < 0;
     this.chosen = rows.filter((row) => (
-      (!this.selected || this.selected.some((keys, column) => keys.has(row[column]))) && (confidence < 0 || row[confidence] >= min) && (!text || fold(row[0]).includes(text) || fold(row[1]).includes(text))
+      (!this.selected || this.selected.some((keys, column) => keys.has(row[column])))
+      && (confidence < 0 || row[confidence] >= min)
+      && (!text || SIDES.some((_, column) => this.sought(column, row[column]).includes(text)))
     ));
     if (this.sorting) {
       const { column, direction } = this.sorting;
@@ -73,6 +76,13 @@ class FoundTable {
     }
     this.head(columns);
     this.turn(0);
+  }
+
+  /* A key and its text, as the filter compares them. */
+  sought(column, key) {
+    const folded = this.folded[column];
+    if (!folded.has(key)) folded.set(key, fold(`${key}\n${this.texts?.[SIDES[column]].get(key) ?? ""}`));
+    return folded.get(key);
   }
 
   head(columns) {
@@ -120,7 +130,7 @@ class FoundTable {
       const side = SIDES.includes(name) ? name : null;
       if (isFigure(name)) {
         cell.className = "figure";
-        cell.textContent = row[column].toFixed(4);
+        cell.textContent = row[column]?.toFixed(4) ?? ""; // a seed has no confidence
       } else if (side && row[column]) {
         cell.append(keyButton({ key: row[column], text: this.texts?.[side].get(row[column]) }, () => this.onPick(side, row[column])));
       } else cell.textContent = row[column];
@@ -157,7 +167,7 @@ class FoundTable {
   /* Download the rows of all pages; tabs, line breaks and backslashes in keys are escaped, as in all our TSV files. */
   download() {
     const escapes = { "\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r" };
-    const cell = (value) => String(value).replace(/[\\\t\n\r]/g, (letter) => escapes[letter]);
+    const cell = (value) => String(value ?? "").replace(/[\\\t\n\r]/g, (letter) => escapes[letter]);
     const lines = [this.table.columns, ...this.chosen].map((row) => `${row.map(cell).join("\t")}\n`);
     const link = document.createElement("a");
     link.href = URL.createObjectURL(new Blob(lines, { type: "text/tab-separated-values" }));

@@ -17,6 +17,7 @@ from kedge.models.side import AnchorKind
 from kedge.report.live.old_and_new import search_old_and_new
 from kedge.report.live.thumbnails import Thumbnails
 from kedge.report.page.gold_section import GoldComparison
+from kedge.report.page.row_texts import RowTexts
 from kedge.report.page.run_data import as_whole_numbers, data_of, layout_view
 from kedge.report.page.run_words import words_of
 from kedge.report.picture.neighbourhoods import Near, Neighbourhoods, Side
@@ -35,7 +36,8 @@ class Explorer:
     """Looks things up in a run and its two spaces, of any size, and answers in plain types; changes nothing.
 
     An *entry* describes a row: `side`, `row`, `key`, `place` (its index among the rows drawn, or None), the key of its
-    `partner` (None if it is in no pair), and the pair's `confidence` (None for a seed).
+    `partner` (None if it is in no pair), and the pair's `confidence` (None for a seed). `text` and `partner_text` are
+    the beginnings of the texts of both, None if there are none.
     """
 
     def __init__(
@@ -48,23 +50,28 @@ class Explorer:
         max_rows: int,
         gold: GoldComparison | None = None,
         labels: Mapping[str, str] | None = None,
+        texts: RowTexts | None = None,
         images: Path | None = None,
     ) -> None:
         discovery, x, y = discovery.in_texts(x, y)
         self._discovery = discovery
         self._spaces: dict[Side, Embeddings] = {"x": x, "y": y}
+        self._texts = texts or RowTexts({}, {})
         self._sample = draw_sample(discovery, x, y, max_rows)
         self._neighbourhoods = Neighbourhoods(discovery, x, y)
         self._thumbnails = Thumbnails(images) if images else None
         self._layout = _Layout(lambda: lay_out(discovery, x.take(self._sample.rows_x), y.take(self._sample.rows_y)))
-        self.words = words_of(discovery, x, y, self._sample, gold, run) | {"images": images is not None}
-        self.contents = data_of(discovery, x, y, self._sample, gold, labels) | {
+        self.words = words_of(discovery, x, y, self._sample, gold, run, texts=texts) | {"images": images is not None}
+        self.contents = data_of(discovery, x, y, self._sample, gold, labels, texts) | {
             "rows": [self._sample.rows_x.tolist(), self._sample.rows_y.tolist()]
         }
         self.contents["views"].append(layout_view(None))
         self._folded_keys: dict[Side, list[str]] = {
             side: [_folded(key) for key in space.keys] for side, space in self._spaces.items()
         }
+        self._folded_texts: dict[Side, list[str]] = {}
+        for side, space in self._spaces.items() if texts else ():
+            self._folded_texts[side] = [_folded(self._texts.of(side, key) or "") for key in space.keys]
         self._places: dict[Side, dict[int, int]] = {
             "x": {row: place for place, row in enumerate(self._sample.rows_x.tolist())},
             "y": {row: place for place, row in enumerate(self._sample.rows_y.tolist())},
@@ -78,23 +85,29 @@ class Explorer:
         }
 
     def find(self, text: str) -> list[dict[str, Any]]:
-        """Entries whose keys match the typed text.
+        """Entries whose keys or texts match what was typed.
 
-        Exact matches come first, then matches up to case and Unicode form, then prefixes, then matches anywhere.
-        Entries of X and Y alternate, so that neither crowds out the other.
+        Exact matches of keys come first, then matches up to case and Unicode form, then prefixes, then matches
+        anywhere, and then rows whose texts hold what was typed. Entries of X and Y alternate, so that neither crowds
+        out the other.
         """
         typed = text.strip()
         sought = _folded(typed)
         hits: list[tuple[int, int, Side, int]] = []
         for side, keys in self._folded_keys.items() if sought else ():
             exact = self._spaces[side].row_of.get(typed)
-            counts = [0, 0, 0, 0]
+            counts = [0, 0, 0, 0, 0]
+            texts = self._folded_texts.get(side)
             for row, key in enumerate(keys):
                 if sought in key:
                     fit = 0 if row == exact else 1 if key == sought else 2 if key.startswith(sought) else 3
-                    counts[fit] += 1
-                    if counts[fit] <= _HITS:
-                        hits.append((fit, counts[fit], side, row))
+                elif texts and sought in texts[row]:
+                    fit = 4
+                else:
+                    continue
+                counts[fit] += 1
+                if counts[fit] <= _HITS:
+                    hits.append((fit, counts[fit], side, row))
         return [self._entry(side, row) for _, _, side, row in sorted(hits)[:_HITS]]
 
     def look_up(self, side: str, key: str) -> dict[str, Any]:
@@ -165,8 +178,16 @@ class Explorer:
     def _entry(self, side: Side, row: int) -> dict[str, Any]:
         key = self._spaces[side].keys[row]
         partner, confidence = self._partners[side].get(key, (None, None))
-        place = self._places[side].get(row)
-        return {"side": side, "row": row, "key": key, "place": place, "partner": partner, "confidence": confidence}
+        return {
+            "side": side,
+            "row": row,
+            "key": key,
+            "place": self._places[side].get(row),
+            "partner": partner,
+            "confidence": confidence,
+            "text": self._texts.of(side, key),
+            "partner_text": None if partner is None else self._texts.of(_other(side), partner),
+        }
 
     def _listed(self, side: Side, near: Near) -> list[dict[str, Any]]:
         percents = np.rint(100 * near.similarity[0]).astype(int).tolist()

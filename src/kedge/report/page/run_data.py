@@ -57,7 +57,7 @@ def data_of(
         "shown": len(projection.views) - 1,
         "groups": [{"name": name, "names": each.names, "of": [each.of_x, each.of_y]} for name, each in groups.items()],
         "anchors": [
-            [*pair, confidence, "seed" if seed else "found", *([judge(pair)] if judge else [])]
+            [*pair, None if seed else confidence, "seed" if seed else "found", *([judge(pair)] if judge else [])]
             for pair, confidence, seed in zip(
                 discovery.anchor_keys_,
                 _rounded(discovery.anchor_confidence_),

@@ -33,6 +33,7 @@ _SCRIPTS = (
     "landmarks.js",
     "selection.js",
     "spaces.js",
+    "movers.js",
     "morph.js",
     "search.js",
     "table.js",

@@ -15,6 +15,7 @@ from kedge.report.page.row_texts import RowTexts
 from kedge.report.page.seed_section import seed_words
 from kedge.report.picture.projection import Sample
 from kedge.spaces import Embeddings
+from kedge.spaces.pairs import same_ids
 from kedge.tasks import Rehearsal, as_percent
 
 _SAMPLE_PAIRS = 5
@@ -39,7 +40,9 @@ def words_of(
         "names": [Path(space.source).name for space in (x, y)],
         "sizes": [f"{count:,} x {space.dim}" for count, space in zip(rows, (x, y), strict=True)],
         "answers": discovery.health_.answers,
+        "listed_now": _listed_now(discovery),
         "overlap": discovery.health_.overlap,
+        "same_ids": same_ids(x, y),
         "numbers": [
             ("pairs found", f"{pairs:,}", _besides(discovery, rows)),
             (
@@ -62,6 +65,7 @@ def words_of(
         "rehearsal": rehearsal_words(rehearsal) if rehearsal else None,
         "has_seeds": len(discovery.seeds_) > 0,
         "seeds": seed_words(discovery, shown),
+        "has_texts": texts is not None,
         "has_pairs": pairs > 0,
         "commands": _commands(run, x.source, y.source),
         "cite": _settings_to_cite(discovery),
@@ -69,8 +73,19 @@ def words_of(
 
 
 def _besides(discovery: AnchorDiscovery, rows: list[int]) -> str:
-    seeds = f"besides the {len(discovery.seeds_):,} seeds, " if len(discovery.seeds_) else ""
-    return f"{seeds}in {rows[0]:,} rows of X and {rows[1]:,} of Y"
+    seeds = len(discovery.seeds_)
+    given = f"besides the {seeds:,} {'seed' if seeds == 1 else 'seeds'}, " if seeds else ""
+    return f"{given}in {rows[0]:,} rows of X and {rows[1]:,} of Y"
+
+
+def _listed_now(discovery: AnchorDiscovery) -> str:
+    """What the answer for pairs does not say where other pairs are listed than those of the run it was made for."""
+    count = f"{len(discovery.pairs_):,}"
+    if discovery.health_.pairs.reason.partition(" ")[0] == count:
+        return ""
+    right = f", about {discovery.pair_confidence_.mean():.0%} of them right" if len(discovery.pairs_) else ""
+    pairs = "pair" if count == "1" else "pairs"
+    return f"On this page, at --min-confidence {discovery.min_confidence:g}: {count} {pairs}{right}."
 
 
 def _about_seeds(discovery: AnchorDiscovery) -> str:
@@ -84,6 +99,10 @@ def _commands(run: str, x: str, y: str) -> list[tuple[str, str]]:
     run, x, y = (shlex.quote(path) for path in (run, x, y))
     return [
         (f"kedge search {run} {x} {y} KEY", "the nearest keys of Y to a key of X"),
+        (
+            f"kedge lexicon {run} {x} {y} -o lexicon.tsv",
+            "for each row of X the likeliest rows of Y, with probabilities",
+        ),
         (f"kedge translate {run} {x} -o x-in-y.npz", "translate X's vectors into Y's space, to search an index of Y"),
         (f"kedge project {run} X {x} -o x-relative.npz", "relative coordinates of X, comparable with those of Y"),
         (f"kedge project {run} X {x} -o x-shared.npz --coordinates shared", "for the best search, by inner product"),

@@ -121,9 +121,10 @@ class Rehearsal:
             return ()
         remarks = []
         if self.flattery is not None:
+            effect, often = ("flatters", "more") if self.flattery >= 0 else ("understates", "less")
             remarks.append(
-                "The queries here are texts of the index, not what people ask. That flatters: they find themselves "
-                f"among ten more often than your queries find what is relevant, by {self.flattery:.3f}."
+                f"The queries here are texts of the index, not what people ask. That {effect}: they find themselves "
+                f"among ten {often} often than your queries find what is relevant, by {abs(self.flattery):.3f}."
             )
         else:
             remarks.append(
