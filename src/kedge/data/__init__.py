@@ -1,4 +1,7 @@
-"""Words that ship with kedge: 5,000 English words in Word2Vec (300-d) and GloVe (100-d); see NOTICE."""
+"""Words that ship with kedge: 5,000 English words in Word2Vec (300-d) and GloVe (100-d); see NOTICE.
+
+May import spaces.
+"""
 
 from importlib.resources import as_file, files
 

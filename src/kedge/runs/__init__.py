@@ -1,1 +1,1 @@
-"""What is kept: run folders, checkpoints, locks, and the checks of what is read back. Imports spaces only."""
+"""What is kept: run folders, checkpoints, and the checks of what is read back. May import judging and below."""

@@ -1,4 +1,7 @@
-"""Spaces (keys with vectors), pairs between two spaces, and the files and stores that hold them. No numerics here."""
+"""Spaces (keys with vectors), pairs between two spaces, and the files and stores that hold them. No numerics here.
+
+Imports nothing else of kedge.
+"""
 
 from kedge.spaces.embeddings import Embeddings
 from kedge.spaces.files import read_embeddings, write_embeddings

@@ -1,1 +1,4 @@
-"""Commands that make files of vectors: by a model from texts or images, or from another format."""
+"""Commands that make files of vectors: by a model from texts or images, or from another format.
+
+Like all of `kedge.cli`, they may import every other part of kedge, inside functions.
+"""

@@ -193,7 +193,7 @@ def _note_pair(first: str, second: str, verdict: str) -> None:
 
 def _print(common: CommonSpace, arguments: argparse.Namespace, seconds: float) -> None:
     """The result, for people or as JSON."""
-    from kedge.cli.output import print_json, print_line, print_table, warn
+    from kedge.cli.output import print_answer, print_json, print_line, print_table, warn
 
     health = common.health_
     many = int(((common.groups_ >= 0).sum(axis=1) > 1).sum())
@@ -209,7 +209,7 @@ def _print(common: CommonSpace, arguments: argparse.Namespace, seconds: float) -
         )
     else:
         for begin, answer in (("Map", health.map), ("Groups", health.pairs)):
-            print_line(f"{begin}: {answer.verdict.upper()} ({answer.score:.2f}): {answer.reason}")
+            print_answer(f"{begin}: ", answer)
         print_table(
             ("pair", "map", "pairs", "recognised", "comes back", "how"),
             [

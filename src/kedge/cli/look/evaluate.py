@@ -73,7 +73,7 @@ def _evaluate_common(arguments: argparse.Namespace) -> int:
     from dataclasses import asdict
 
     from kedge.cli.look.members import read_members
-    from kedge.cli.output import print_json, print_line, print_table
+    from kedge.cli.output import print_answer, print_json, print_line, print_table
     from kedge.many.common_space import CommonSpace
     from kedge.many.seed_tuples import read_seed_tuples
     from kedge.tasks import as_percent, evaluate_common, gold_tuples_by_key
@@ -87,7 +87,7 @@ def _evaluate_common(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json({"gold": len(gold), "pairs": [asdict(one) for one in found], "health": common.health_})
         return 0
-    print_line(f"gold: {len(gold)} items; rows of the first space that are in no seed look for their partners")
+    print_line(f"gold: {len(gold)} items; every row of the first space outside the seeds is used as a query")
     print_table(
         ("pair", "rows", "P@1", "P@10", "MRR@10", "P@1 by map", "pairs: precision", "recall"),
         [
@@ -105,7 +105,7 @@ def _evaluate_common(arguments: argparse.Namespace) -> int:
         ],
     )
     for begin, answer in (("Map", common.health_.map), ("Groups", common.health_.pairs)):
-        print_line(f"{begin}: {answer.verdict.upper()} ({answer.score:.2f}): {answer.reason}")
+        print_answer(f"{begin}: ", answer)
     return 0
 
 

@@ -1,1 +1,1 @@
-"""Fused GPU kernels, and when they are used; the only folder that depends on Triton."""
+"""Fused GPU kernels, and when they are used; the only folder that depends on Triton. May import matching and below."""

@@ -1,4 +1,7 @@
-"""Encoders: from texts and images to vectors. Their libraries are optional, and loaded when first used."""
+"""Encoders: from texts and images to vectors. Their libraries are optional, and loaded when first used.
+
+May import the modules of `kedge.spaces`.
+"""
 
 from kedge.spaces.encoders.image_encoder import ImageEncoder, ImageModel
 from kedge.spaces.encoders.image_files import find_images, open_image

@@ -1,4 +1,7 @@
-"""Stores, which keep vectors with ids and payloads: one module per kind, one small interface, one address each."""
+"""Stores, which keep vectors with ids and payloads: one module per kind, one small interface, one address each.
+
+May import the modules of `kedge.spaces`, its formats and its safe writing; a client is imported when its store is used.
+"""
 
 from kedge.spaces.stores.address import KINDS, Address, as_address, is_address
 from kedge.spaces.stores.registry import STORE_KINDS, StoreKind, open_store

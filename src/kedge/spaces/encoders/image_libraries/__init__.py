@@ -1,1 +1,1 @@
-"""Image encoders, one module per library; each has `load`."""
+"""Image encoders, one module per library; each has `load`. May import `kedge.spaces.encoders`."""

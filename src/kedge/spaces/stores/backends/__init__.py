@@ -1,1 +1,1 @@
-"""One module per kind of store."""
+"""One module per kind of store. May import `kedge.spaces.stores` and what that may; its client inside functions."""
