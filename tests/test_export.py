@@ -14,10 +14,13 @@ import numpy as np
 import pytest
 import torch
 
+import kedge
 from kedge import AnchorDiscovery, InputError, KnownAnchors, Stitcher
 from kedge.cli.main import main
 from kedge.geometry import denormalise, unit
 from kedge.models.maps.linear import LinearMap
+from kedge.models.translator import Normaliser, TranslationStep, Translator
+from kedge.runs.exported import with_sum
 from kedge.tasks import about_translation, export_bytes
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "recipes" / "changing-models.md"
@@ -226,15 +229,62 @@ def test_files_hold_plain_arrays_and_say_where_they_are_from(fitted, runs, tmp_p
     for name in ("map.npz", "map.safetensors"):
         assert run("export", runs["centered"], "-o", tmp_path / name, "--back", "--scale", "raw") == 0
     with np.load(tmp_path / "map.npz", allow_pickle=False) as arrays:
-        assert json.loads(str(arrays["about"])) == about
+        said = json.loads(str(arrays["about"]))
+        digest = said.pop("sha256")
+        assert said == about
         assert {name: arrays[name].shape for name in set(arrays.files) - {"about"}} == shapes
         assert {arrays[name].dtype for name in shapes} == {np.dtype(np.float32)}
         np.testing.assert_allclose(arrays["length"], fitted.x_.mean_norm, rtol=1e-6)
+        assert with_sum(about, {name: arrays[name] for name in shapes})["sha256"] == digest
     with safe_open(tmp_path / "map.safetensors", framework="np") as tensors:
-        assert json.loads(tensors.metadata()["about"]) == about
+        assert json.loads(tensors.metadata()["about"]) == {**about, "sha256": digest}
         assert {name: tensors.get_tensor(name).shape for name in tensors.keys()} == shapes  # noqa: SIM118
     # A run that was not made from files does not name any.
     assert not [name for name in about_translation(fitted) if name.endswith("_file")]
+
+
+@pytest.fixture(scope="module")
+def small_translator() -> Translator:
+    """A linear map of 3 dimensions into 2, whose file is short."""
+    chance = np.random.default_rng(0)
+    source, target = (Normaliser(np.float32(chance.uniform(-0.3, 0.3, dim))) for dim in (3, 2))
+    step = TranslationStep(source, LinearMap(np.float32(chance.standard_normal((3, 2)))), target)
+    return Translator((step,), 2.5)
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
+def test_a_file_with_a_flipped_bit_is_read_soundly_or_refused(small_translator, tmp_path, suffix):
+    path, about = tmp_path / f"map{suffix}", {"format": "kedge-translation", "scale": "unit"}
+    data = export_bytes(small_translator, about, suffix)
+    expected, refused = small_translator(np.eye(3)), 0
+    chance = np.random.default_rng(0)
+    for place in chance.choice(8 * len(data), 400, replace=False).tolist():
+        damaged = bytearray(data)
+        damaged[place // 8] ^= 1 << place % 8
+        path.write_bytes(damaged)
+        try:
+            found = kedge.load_translator(path)
+        except InputError as error:
+            refused += 1
+            assert str(error).startswith(f"{path}: ")  # noqa: PT017
+            assert "\n" not in str(error)  # noqa: PT017
+        else:
+            np.testing.assert_array_equal(found(np.eye(3)), expected)
+    assert refused > 300
+
+
+def test_what_a_file_says_about_itself_is_summed_too_and_older_files_have_no_sum(small_translator, tmp_path):
+    path = tmp_path / "map.npz"
+    path.write_bytes(export_bytes(small_translator, {"format": "kedge-translation", "scale": "unit"}, ".npz"))
+    with np.load(path) as stored:
+        arrays = dict(stored)
+    said = json.loads(str(arrays["about"]))
+    np.savez(path, **arrays | {"about": np.asarray(json.dumps(said | {"scale": "raw"}))})
+    with pytest.raises(InputError, match="its SHA-256 shows that it has changed since it was written"):
+        kedge.load_translator(path)
+    del said["sha256"]
+    np.savez(path, **arrays | {"about": np.asarray(json.dumps(said))})
+    np.testing.assert_array_equal(kedge.load_translator(path)(np.eye(3)), small_translator(np.eye(3)))
 
 
 def test_the_same_run_gives_the_same_bytes(fitted):

@@ -190,6 +190,30 @@ def test_a_map_that_is_not_right_carries_nothing(words, run_files, shop, tmp_pat
     assert run("migrate", shop, f"parquet:{tmp_path / 'new'}", "--run", folder, "--ignore-verdict") == 0
 
 
+def test_the_way_back_is_judged_by_its_own_known_pairs(words, run_files, tmp_path, capsys):
+    folder, old = tmp_path / "run", f"parquet:{tmp_path / 'old'}"
+    fill(old, words[1].take(range(50)))
+    kedge.load(run_files[0]).save(folder)
+    described = json.loads((folder / "run.json").read_text())
+    for name, score in (("map", 0.9), ("map_back", 0.1)):
+        described["maps"][name] |= {"by_known": True, "mrr": score, "overlap": score, "tested": 200}
+    for health, known, code in (("ok", True, 2), ("failed", True, 2), ("ok", False, 0)):
+        described["health"]["searching"]["verdict"] = health
+        described["maps"]["map_back"]["by_known"] = known
+        (folder / "run.json").write_text(json.dumps(described))
+        seal(folder)
+        assert run("migrate", old, f"parquet:{tmp_path / 'new'}", "--run", folder, "--back", "--dry-run") == code
+        told = capsys.readouterr().err
+        assert ("failed (From Y to X: On 200 known pairs" in told) == (code == 2)
+    described["maps"]["map_back"] |= {"by_known": True, "mrr": 0.6}
+    described["health"]["searching"]["verdict"] = "failed"
+    (folder / "run.json").write_text(json.dumps(described))
+    seal(folder)
+    command = ["migrate", old, f"parquet:{tmp_path / 'new'}", "--run", folder, "--back", "--dry-run"]
+    assert run(*command) == 0
+    assert run(*command[:5], "--dry-run") == 2  # the other way, the verdict of the run stands
+
+
 @pytest.mark.thorough
 def test_a_killed_migration_is_resumed(words, run_files, tmp_path, capsys):
     """A real SIGKILL, in the middle of writing to a store that is a database."""

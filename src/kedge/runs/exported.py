@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import zipfile
 from collections.abc import Collection, Mapping
@@ -10,9 +11,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 
-from kedge.errors import InputError
+from kedge.errors import InputError, KedgeError
 from kedge.models.maps.linear import LinearMap
 from kedge.models.translator import Normaliser, TranslationStep, Translator
 from kedge.spaces.memory import require_room
@@ -25,6 +26,17 @@ FORMAT = "kedge-translation"
 _NAMES = ("matrix", "source_center", "target_center", "length")
 # Only where the source holds the first of more dimensions; files of earlier versions never have it.
 _PREFIX_OF = "prefix_of"
+_SUM = "sha256"
+
+
+def with_sum(about: Mapping[str, str], arrays: Mapping[str, NDArray[Any]]) -> dict[str, str]:
+    """What a file says about itself, with the SHA-256 of that and of its arrays: names, types, shapes and numbers."""
+    said = {name: text for name, text in about.items() if name != _SUM}
+    summed = hashlib.sha256(json.dumps(said, sort_keys=True).encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        summed.update(json.dumps([name, array.dtype.str, array.shape]).encode() + array.tobytes())
+    return {**said, _SUM: summed.hexdigest()}
 
 
 def is_exported(path: Path) -> bool:
@@ -43,13 +55,17 @@ def read_exported(path: Path) -> tuple[Translator, Mapping[str, str]]:
     try:
         arrays, text = read(path)
         about = json.loads(text)
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile, SafetensorError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{path}: is not a file written by `kedge export --to numpy` ({error})") from error
+    except KedgeError:
+        raise
+    except Exception as error:  # whatever the parsers of zip, NumPy, safetensors and JSON raise
+        why = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(f"{path}: is not a file written by `kedge export --to numpy` ({why})") from error
     if not isinstance(about, dict) or about.get("format") != FORMAT:
         raise InputError(f"{path}: is not a file written by `kedge export --to numpy`; export the run again")
-    return _translator(path, arrays), about
+    translator = _translator(path, arrays)
+    if _SUM in about and about != with_sum(about, arrays):  # earlier versions wrote none
+        raise InputError(f"{path}: its SHA-256 shows that it has changed since it was written; export the run again")
+    return translator, about
 
 
 def _read_npz(path: Path) -> tuple[dict[str, NDArray[Any]], str]:

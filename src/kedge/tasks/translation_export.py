@@ -16,7 +16,7 @@ from kedge.estimators import AnchorDiscovery
 from kedge.many.common_space import CommonSpace
 from kedge.models.maps.linear import LinearMap
 from kedge.models.translator import Translator
-from kedge.runs.exported import FORMAT
+from kedge.runs.exported import FORMAT, with_sum
 from kedge.runs.translators import Kind, Scale
 from kedge.tasks.onnx_export import as_onnx
 
@@ -63,8 +63,8 @@ def export_bytes(translator: Translator, about: About, suffix: str) -> bytes:
 
 
 def _as_npz(translator: Translator, about: About) -> bytes:
-    stream = io.BytesIO()
-    np.savez(stream, **_arrays(translator), about=np.asarray(json.dumps(about)))  # type: ignore[arg-type]
+    stream, arrays = io.BytesIO(), _arrays(translator)
+    np.savez(stream, **arrays, about=np.asarray(json.dumps(with_sum(about, arrays))))  # type: ignore[arg-type]
     return stream.getvalue()
 
 
@@ -73,7 +73,7 @@ def _as_safetensors(translator: Translator, about: About) -> bytes:
 
     arrays = {name: np.asarray(array, order="C") for name, array in _arrays(translator).items()}
     # One entry, as in the .npz: the order of several would vary from file to file.
-    return save(arrays, metadata={"about": json.dumps(about)})
+    return save(arrays, metadata={"about": json.dumps(with_sum(about, arrays))})
 
 
 def _arrays(translator: Translator) -> dict[str, NDArray[Any]]:

@@ -44,7 +44,7 @@ Exit code 3 means that the target does not hold what it should, and a line says 
 over rows that were added to the source in the meantime.
 
 With --engine, rows go in parallel from any source into a folder of Parquet files (parquet:NEW), with the other columns
-if the source is Parquet too; rows are counted and some compared, but ids are not checked for repeats.""",
+if the source is Parquet too. Ids are checked first, and rows are counted and some compared afterwards.""",
     )
     parser.add_argument("source", metavar="SOURCE", type=space_name, help=f"store (see `kedge stores`), or {FORMATS}")
     add_target(parser, "target", "new store, of the same kind or another")
@@ -113,6 +113,7 @@ def run(arguments: argparse.Namespace) -> int:
     from kedge.cli import output_files
     from kedge.cli.change_model.routes import find_route
     from kedge.cli.output import note
+    from kedge.cli.use.translate import require_apart
     from kedge.errors import InputError
     from kedge.spaces.stores import open_store
     from kedge.spaces.stores.migration import migrate, require_fitting, require_free, require_own_ids
@@ -121,6 +122,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.source == arguments.target:
         raise InputError(f"{arguments.target}: source and target are the same store")
+    require_apart([arguments.source, arguments.run_folder], [arguments.target, arguments.skip_bad])
     if arguments.engine:
         return _migrate_in_batches(arguments)
     if arguments.ray or arguments.workers:
@@ -184,6 +186,11 @@ def _migrate_in_batches(arguments: argparse.Namespace) -> int:
     for option in ("append", "dry_run", "id_prefix", "mark", "skip_bad"):
         if getattr(arguments, option):
             raise InputError(f"--{option.replace('_', '-')}: cannot be used with --engine; omit one of the two")
+    if arguments.on_duplicate != "refuse":
+        raise InputError(
+            f"--on-duplicate {arguments.on_duplicate}: cannot be used with --engine, which refuses ids that repeat; "
+            "omit one of the two, or repair the source"
+        )
     if holds_common_space(arguments.run_folder):
         raise InputError(f"--engine: {arguments.run_folder} is a run of many spaces; omit --engine")
     route = between_two(arguments, str(arguments.source))
@@ -208,8 +215,7 @@ def _migrate_in_batches(arguments: argparse.Namespace) -> int:
         rate = f"{found.rows / max(seconds, 1e-9):.0f} rows per second, checking included"
         print_line(f"{found.rows} rows translated into {arguments.target} ({rate})")
         print_line(
-            f"checked: {found.arrived} rows on both sides, {found.compared} of them compared and equal; whether ids "
-            "repeat was not checked"
+            f"checked: {found.arrived} rows on both sides, {found.compared} of them compared and equal; no id repeats"
         )
     return 0
 

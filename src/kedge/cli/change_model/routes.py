@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from kedge.estimators import AnchorDiscovery
     from kedge.judging.health import Answer
     from kedge.many.common_space import CommonSpace
     from kedge.spaces.stores import Metric, Store
@@ -85,12 +87,26 @@ def between_two(arguments: argparse.Namespace, source: str) -> Route:
     if arguments.mark:  # what to add to scores of translated rows beside native ones
         note["score_offset"] = discovery.translator(back=arguments.back).score_offset
     return Route(
-        discovery.health_.searching,
+        _answer_back(discovery) if arguments.back else discovery.health_.searching,
         partial(discovery.translate, back=arguments.back, scale=arguments.scale),
         (first.prefix_of or first.dim, second.dim),
         note,
         TRANSLATED,
     )
+
+
+def _answer_back(discovery: AnchorDiscovery) -> Answer:
+    """Whether one can search X with rows of Y: if known pairs decide, those that tested the map back."""
+    from kedge.judging.answers import answer_searching
+    from kedge.models.maps.choosing import ChosenMap
+
+    forward, scores = discovery.health_.searching, dict(discovery.map_scores_["map_back"])
+    if not (scores["by_known"] and discovery.map_scores_["map"]["by_known"]):
+        return forward
+    chosen = ChosenMap(discovery.map_back_, label=scores.pop("kind"), **scores)
+    unused: Any = SimpleNamespace(answer=forward)  # where known pairs decide, how rows recognise each other does not
+    answer = answer_searching(unused, chosen, unused, chosen.tested)
+    return replace(answer, reason=f"From Y to X: {answer.reason}")
 
 
 def _between_members(arguments: argparse.Namespace, common: CommonSpace, source: str) -> Route:

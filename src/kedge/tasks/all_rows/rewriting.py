@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from functools import partial
 from pathlib import Path
@@ -18,8 +18,9 @@ from kedge.spaces.formats.parquet import import_pyarrow
 from kedge.spaces.row_ranges import Range, RowBlock, RowRanges, open_parquets
 from kedge.spaces.stores import open_store
 from kedge.spaces.stores.address import Address
+from kedge.spaces.stores.identity import row_ids
 from kedge.spaces.stores.payloads import same_value
-from kedge.spaces.stores.store import Description
+from kedge.spaces.stores.store import Description, Id, Store
 from kedge.spaces.writing.atomic import atomic_path
 from kedge.tasks.all_rows.match_plan import BATCH
 
@@ -33,6 +34,37 @@ Places = NDArray[np.int64]
 _COMPARED = 20
 # Tolerance, as a share of a row's largest number: the same product over fewer rows is rounded differently.
 _TOLERANCE = 1e-4
+# Number of ids that become Python objects at once.
+_IDS_AT_ONCE = 10_000
+
+
+@dataclass(frozen=True)
+class _Keys:
+    """The keys of a space, as `row_ids` reads the ids of a store."""
+
+    rows: RowRanges
+
+    @property
+    def address(self) -> Address:
+        """Where they come from, for messages."""
+        return Address("", self.rows.source, "")
+
+    def ids(self, _: int) -> Iterator[Sequence[Id | None]]:
+        """Yield all keys in order; None if one is null."""
+        for some in self.rows.ranges(BATCH):
+            keys = self.rows.keys(some)
+            for begin in range(0, len(keys), _IDS_AT_ONCE):
+                yield keys.slice(begin, _IDS_AT_ONCE).to_pylist()
+
+
+def _require_own_keys(rows: RowRanges, target: Store) -> None:
+    """Raise `InputError` if keys repeat or are null, as a migration in one go does."""
+    keys: Any = _Keys(rows)
+    try:
+        with row_ids(keys, target, "refuse", skip_missing=False):
+            pass
+    except InputError as error:
+        raise InputError(f"{error} (these options are of `kedge migrate`, without --engine)") from error
 
 
 @dataclass(frozen=True)
@@ -84,12 +116,14 @@ def rewrite_all(
 ) -> int:
     """Write all vectors, transformed to `dim` dimensions, to `folder`/parts, and return how many there are.
 
-    An unfinished job there is resumed if all of `call` is the same; `metadata` is that of the store.
+    An unfinished job there is resumed if all of `call` is the same; `metadata` is that of the store. Raises
+    `InputError` before anything is written if keys repeat or are null.
     """
-    require_same_call(folder, {"source": rows.identity()} | dict(call or {}))
     parts = folder / PARTS
-    if not parts.exists():
-        with open_store(Address("parquet", str(parts), "")) as store:
+    with open_store(Address("parquet", str(parts), "")) as store:
+        _require_own_keys(rows, store)
+        require_same_call(folder, {"source": rows.identity()} | dict(call or {}))
+        if not parts.exists():
             kind: Literal["int", "str"] = "int" if rows.numbered else "str"
             store.create(Description(rows.rows, dim, metadata=dict(metadata or {}), id_type=kind))
     tasks = list(enumerate(rows.ranges(4 * BATCH)))
