@@ -7,7 +7,7 @@ import signal
 import sys
 import warnings
 from pathlib import Path
-from shutil import rmtree
+from shutil import copytree, rmtree
 
 import numpy as np
 import pytest
@@ -160,7 +160,9 @@ def test_who_still_writes_is_left_alone_and_who_died_is_cleared_away(tmp_path):
         died = tmp_path / ".kedge-new-died-later"
         (died / "new").mkdir(parents=True)
         (died / "new" / "half").write_text("ha")
-        (died / "lock").touch()
+        (died / "lock").write_bytes(staging._identity(died))
+        (tmp_path / ".kedge-new-died-between").mkdir()  # it had made its lock file, and not written in it
+        (tmp_path / ".kedge-new-died-between" / "lock").touch()
         rows = tmp_path / ".kedge-rows-y.npz"  # what a migration goes on with is no leftover
         rows.mkdir()
         (tmp_path / "mine").mkdir()
@@ -173,6 +175,88 @@ def test_who_still_writes_is_left_alone_and_who_died_is_cleared_away(tmp_path):
         }  # fmt: skip
     assert (tmp_path / "mine" / "lock").exists()
     assert (tmp_path / "slow").read_text() == "still"
+
+
+def planted(place: Path) -> Path:
+    """What looks like the leftover of a killed writer that had moved two files aside, as an archive may bring it."""
+    folder = place / ".kedge-new-abcd1234"
+    (folder / "old").mkdir(parents=True)
+    (folder / "lock").touch()
+    (folder / "old" / "important.npz").write_text("planted")
+    (folder / "old" / "another").write_text("planted")
+    return folder
+
+
+def everything_in(place: Path) -> dict[str, str]:
+    return {str(path.relative_to(place)): path.read_text() for path in place.rglob("*") if path.is_file()}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs fcntl")
+@pytest.mark.parametrize("lock", ["", "a copy"])
+def test_a_copy_of_a_leftover_is_none(tmp_path, lock):
+    """Nor is what an archive or a repository brings, whose files would be put over those that are there."""
+    (tmp_path / "important.npz").write_text("precious")
+    folder = planted(tmp_path)
+    if lock:
+        folder.rename(tmp_path / "original")
+        (tmp_path / "original" / "lock").write_bytes(staging._identity(tmp_path / "original"))
+        copytree(tmp_path / "original", folder)
+    before = everything_in(tmp_path)
+    with atomic_path(tmp_path / "out") as out:
+        out.write_text("done")
+    assert everything_in(tmp_path) == before | {"out": "done"}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs fcntl, and links")
+@pytest.mark.parametrize("link", ["old", "new", "lock", "folder"])
+def test_links_in_a_leftover_are_not_followed(tmp_path, link):
+    """Even where all else is as it should be, nothing is moved out of the folder that a link leads to."""
+    place, private = tmp_path / "repo", tmp_path / "private"
+    private.mkdir()
+    (private / "id_rsa").write_text("secret")
+    folder = planted(place)
+    (folder / "lock").write_bytes(staging._identity(folder))
+    if link in ("old", "new"):
+        (place / "another").touch()  # one of those aside is there again: the new ones would follow
+        if link == "old":
+            rmtree(folder / "old")
+        (folder / link).symlink_to(private)
+    elif link == "lock":
+        (private / "lock").write_bytes(staging._identity(folder))
+        (folder / "lock").unlink()
+        (folder / "lock").symlink_to(private / "lock")
+    else:
+        folder.rename(private / "leftover")
+        (private / "leftover" / "lock").write_bytes(staging._identity(private / "leftover"))
+        folder.symlink_to(private / "leftover")
+    before = everything_in(private)
+    names = {path.name for path in place.iterdir()}
+    staging.clear_leftovers(place)
+    assert everything_in(private) == before
+    assert {path.name for path in place.iterdir()} == names
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs fcntl")
+def test_a_leftover_of_another_user_is_left_alone(tmp_path, monkeypatch):
+    folder = planted(tmp_path)
+    (folder / "lock").write_bytes(staging._identity(folder))
+    with monkeypatch.context() as other:
+        other.setattr(os, "geteuid", lambda: folder.stat().st_uid + 1)
+        staging.clear_leftovers(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [folder.name]
+    staging.clear_leftovers(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["another", "important.npz"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs fcntl")
+def test_what_is_put_back_replaces_nothing(tmp_path):
+    folder = planted(tmp_path)
+    (folder / "lock").write_bytes(staging._identity(folder))
+    (folder / "new").mkdir()
+    (folder / "new" / "important.npz").write_text("planted")
+    (tmp_path / "important.npz").write_text("precious")
+    staging.clear_leftovers(tmp_path)
+    assert everything_in(tmp_path) == {"important.npz": "precious"}
 
 
 def test_a_folder_is_deleted_as_a_whole(tmp_path, monkeypatch):

@@ -669,6 +669,33 @@ def test_the_folder_of_shards_is_not_someone_elses(tmp_path):
     assert digest(["ab", "c"]) != digest(["a", "bc"])
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="needs fcntl")
+def test_a_second_encoding_of_the_same_output_is_refused(tmp_path):
+    """Also one that would start over, and so delete the shards of the first."""
+    folder = partial_folder(tmp_path / "x.npz")
+    options = {"settings": {}, "inputs": "", "shard_rows": 2, "step": 2}
+    refused = []
+
+    def encode(items):
+        for restart in (False, True):
+            with pytest.raises(
+                InputError, match=r"partial: another encoding is writing there \(process \d+ on"
+            ) as told:
+                encode_in_shards(squares, range(5), folder, restart=restart, **options)
+            refused.append(str(told.value))
+        remove_shards(folder)  # as one would that finished just before
+        assert folder.is_dir()
+        return squares(items)
+
+    _, vectors = encode_in_shards(encode, range(5), folder, **options)
+    assert len(refused) == 6
+    assert not any("\n" in line for line in refused)
+    np.testing.assert_array_equal(vectors, squares(range(5))[1])
+    remove_shards(folder)
+    remove_shards(folder)  # two that finish at the same time
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.thorough
 def test_killed_and_run_again_gives_the_same_file(roberta, tmp_path, capsys):
     chance = np.random.default_rng(0)

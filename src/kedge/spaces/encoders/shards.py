@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,11 +14,13 @@ from numpy.typing import NDArray
 
 from kedge.errors import InputError
 from kedge.spaces.writing.atomic import atomic_path, delete_folder, require_parent
+from kedge.spaces.writing.lock import FolderLock
 
 Item = TypeVar("Item")
 Setting = str | int | float | None
 
 _DESCRIPTION = "encoding.json"
+_ACTIVITY = "encoding"
 
 
 def partial_folder(out: str | Path) -> Path:
@@ -74,11 +77,23 @@ def encode_in_shards(
     Raises
     ------
     InputError
-        If the folder holds shards of other settings or inputs, or other files.
+        If the folder holds shards of other settings or inputs, or other files; or if another process encodes there.
     """
     described: dict[str, Setting] = {**settings, "inputs": inputs, "items": len(items), "shard_rows": shard_rows}
-    _open_folder(folder, described, restart=restart)
-    report = on_progress or (lambda *_: None)
+    with FolderLock(folder, _ACTIVITY):
+        _open_folder(folder, described, restart=restart)
+        return _encode_missing(encode, items, folder, shard_rows, step, on_progress or (lambda *_: None))
+
+
+def _encode_missing(
+    encode: Callable[[Sequence[Item]], tuple[NDArray[np.bool_], NDArray[np.float32]]],
+    items: Sequence[Item],
+    folder: Path,
+    shard_rows: int,
+    step: int,
+    report: Callable[[int, int], None],
+) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
+    """Encode and write the shards that are missing; join all."""
     shards: list[tuple[NDArray[np.bool_], NDArray[np.float32]] | None] = []
     for begin in range(0, len(items), shard_rows):
         shards.append(_read_shard(_shard_path(folder, begin), min(shard_rows, len(items) - begin)))
@@ -102,8 +117,10 @@ def encode_in_shards(
 
 
 def remove_shards(folder: Path) -> None:
-    """Delete the folder of a finished encoding."""
-    delete_folder(folder)
+    """Delete the folder of a finished encoding, unless another process has begun to encode there."""
+    with suppress(InputError), FolderLock(folder, _ACTIVITY):
+        if folder.is_dir():  # another that finished at the same time may have deleted it
+            delete_folder(folder)
 
 
 def digest(parts: Iterable[str]) -> str:

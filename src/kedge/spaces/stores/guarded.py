@@ -30,7 +30,7 @@ class GuardedStore(Store):
 
     def describe(self) -> Description:  # noqa: D102
         with self._guard():
-            if not self._store.exists():
+            if self.address.kind and not self._store.exists():  # a file says itself what is wrong
                 raise InputError(f"{self.address}: there is nothing of that name")
             return self._store.describe()
 

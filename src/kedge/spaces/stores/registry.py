@@ -83,7 +83,7 @@ def _store_at(address: str | Path | Address) -> Store:
     if not is_address(address):
         from kedge.spaces.stores.backends.single_file import FileStore
 
-        return FileStore(Address.of_file(Path(address)))  # type: ignore[arg-type]
+        return GuardedStore(Address.of_file(Path(address)), FileStore)  # type: ignore[arg-type]
     where = as_address(address)
     kind = STORE_KINDS[where.kind]
     module, _, name = kind.home.partition(":")

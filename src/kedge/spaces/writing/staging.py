@@ -1,7 +1,7 @@
 """A hidden folder beside an output, in which it is made: locked while its maker lives, else cleared by the next writer.
 
 .kedge-new-XXXXXXXX/
-    lock        held by the process that writes
+    lock        held by the process that writes; says which folder it is for, so that a copy is not taken for a leftover
     new/        what it writes
     old/        what that replaces, where the two cannot be exchanged in one step
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
+import stat
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ HIDDEN = ".kedge-"
 
 _PREFIX = f"{HIDDEN}new-"
 _LOCK, _NEW, _OLD = "lock", "new", "old"
+_NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
 # As defined by Linux.
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
@@ -37,8 +39,8 @@ class Staging:
     def move_out(self, *names: str) -> None:
         """Flush what was made to disk, and move it to its place in `parent`.
 
-        Of several names, the first is put in place last, and an interruption restores what was there before, so that
-        nobody reads the old version of one beside the new version of another.
+        Of several names, the first is put in place last. What is interrupted is undone, or done in full once one of
+        the new is in place, so that nobody reads the old version of one beside the new version of another.
         """
         for name in names:
             _settle(self.new / name)
@@ -59,6 +61,7 @@ def staging(parent: Path) -> Iterator[Staging]:
     clear_leftovers(parent)
     folder, lock = _locked_folder(parent)
     try:
+        os.write(lock, _identity(folder))
         yield Staging(folder)
     finally:
         with suppress(OSError):  # what cannot be deleted now, the next writer deletes
@@ -70,32 +73,52 @@ def clear_leftovers(parent: Path) -> None:
     """Clear up what processes left in `parent` that died while writing; what they had moved aside is put back."""
     for folder in parent.glob(f"{_PREFIX}*"):
         with suppress(OSError):  # it is gone by now, or belongs to another user
-            if not folder.is_symlink():
+            if _is_own_folder(folder):
                 _clear_if_left(folder)
 
 
 def _clear_if_left(folder: Path) -> None:
     try:
-        lock = os.open(folder / _LOCK, os.O_RDWR)
+        lock = os.open(folder / _LOCK, os.O_RDWR | _NO_LINKS)
     except FileNotFoundError:  # its maker died early; if it lives, it will make another
         folder.rmdir()
         return
     try:
-        if _locked(lock, wait=False):
+        if not stat.S_ISREG(os.fstat(lock).st_mode) or not _locked(lock, wait=False):
+            return
+        said = os.read(lock, 100)
+        if said == _identity(folder):
             _clear(folder)
+        elif not said and [path.name for path in folder.iterdir()] == [_LOCK]:  # its maker died before it wrote
+            (folder / _LOCK).unlink()
+            folder.rmdir()
     finally:
         os.close(lock)
 
 
+def _is_own_folder(path: Path) -> bool:
+    """Whether this is a folder of this user, and no link to one."""
+    found = path.lstat()
+    return stat.S_ISDIR(found.st_mode) and (sys.platform == "win32" or found.st_uid == os.geteuid())
+
+
+def _identity(folder: Path) -> bytes:
+    """What the lock file of a folder says: a copy of the folder, as from an archive, is another folder."""
+    found = folder.lstat()
+    return f"{found.st_dev}:{found.st_ino}\n".encode()
+
+
 def _clear(folder: Path) -> None:
-    """Put back what was moved aside, unless all replacements are in place; delete the folder, the lock last."""
-    old = folder / _OLD
-    aside = list(old.iterdir()) if old.is_dir() else []
-    in_place = {path: os.path.lexists(folder.parent / path.name) for path in aside}
-    if not all(in_place.values()):
-        # Missing ones come last: should this be interrupted too, it is still recognised as unfinished.
-        for path in sorted(aside, key=lambda path: not in_place[path]):
-            path.replace(folder.parent / path.name)
+    """Finish an interrupted move, or put back what was moved aside; delete the folder, the lock last.
+
+    Nothing outside the folder is replaced.
+    """
+    aside, made = _inside(folder / _OLD), _inside(folder / _NEW)
+    # The new ones come only after all old ones are aside: a name that is there again is new, and the rest can follow.
+    begun = any(os.path.lexists(folder.parent / path.name) for path in aside)
+    for path in made if begun else aside:
+        if not os.path.lexists(folder.parent / path.name):
+            path.rename(folder.parent / path.name)
     for path in folder.iterdir():
         if path.name != _LOCK:
             shutil.rmtree(path)
@@ -103,12 +126,16 @@ def _clear(folder: Path) -> None:
     folder.rmdir()
 
 
+def _inside(folder: Path) -> list[Path]:
+    return list(folder.iterdir()) if os.path.lexists(folder) and _is_own_folder(folder) else []
+
+
 def _locked_folder(parent: Path) -> tuple[Path, int]:
     """A new folder, and its open lock file, whose lock shows others that it is in use."""
     while True:
         folder = Path(tempfile.mkdtemp(dir=parent, prefix=_PREFIX))
         with suppress(FileNotFoundError):  # between any two steps another process may take it for a leftover
-            lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+            lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL | _NO_LINKS, 0o600)
             _locked(lock, wait=True)
             if os.fstat(lock).st_nlink:
                 return folder, lock

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
@@ -17,9 +19,12 @@ from kedge.errors import InputError
 from kedge.spaces.embeddings import Embeddings
 from kedge.spaces.files import files_read, files_written, key_fault, read_file, require_writable, write_file
 from kedge.spaces.stores.address import Address
-from kedge.spaces.stores.buffer import RowBuffer
+from kedge.spaces.stores.buffer import RowBuffer, read_texts_of
 from kedge.spaces.stores.store import Batch, Description, Id, Metric, Store
 from kedge.spaces.writing.atomic import atomic_path, require_target
+
+_FILE = "kedge-file"  # the entry of a note that says which file it is about
+_SUMMED_BYTES = 2**16
 
 
 class Contents(NamedTuple):
@@ -33,7 +38,8 @@ class Contents(NamedTuple):
 class WholeFile(Store):
     """A file that appears once all rows are written; until then they are buffered beside it.
 
-    Metadata is kept in NAME.kedge.json, since few such formats have a place for it.
+    Metadata is kept in NAME.kedge.json, since few such formats have a place for it. A note about a file that was
+    replaced since then does not count.
     """
 
     keeps_payload = False
@@ -86,13 +92,18 @@ class WholeFile(Store):
         """Describe what the file holds or will hold."""
         if self._buffer.exists():
             return self._buffer.describe()
-        metadata = json.loads(self._note.read_text()) if self._note.is_file() else {}
+        metadata = self._noted()
         ids, vectors, metric = self._contents
         id_type: Literal["int", "str"] = "int" if ids and isinstance(ids[0], int) else "str"
         return Description(len(ids), vectors.shape[1], metric, metadata, id_type=id_type)
 
     def read(self, size: int, *, payload: bool = True) -> Iterator[Batch]:  # noqa: ARG002
         """Iterate over the rows in file order."""
+        if self._buffer.exists():
+            raise InputError(
+                f"{self.address}: is not complete, its rows wait in {self._buffer.folder}; wait for the process that "
+                "writes it, run that command again (kedge migrate with --resume), or delete that folder"
+            )
         ids, vectors, _ = self._contents
         for begin in range(0, len(ids), size):
             yield _batch(ids[begin : begin + size], vectors[begin : begin + size])
@@ -127,9 +138,10 @@ class WholeFile(Store):
         if not self._buffer.exists():
             return
         about = self._buffer.describe()
-        with atomic_path(self._note) as temporary:
-            temporary.write_text(json.dumps(dict(about.metadata), indent=2) + "\n")
         self._save(Contents(list(self._buffer.places()), self._buffer.vectors(), about.metric))
+        with atomic_path(self._note) as temporary:
+            noted = {**about.metadata, _FILE: _digest_of_ends(self._path)}
+            temporary.write_text(json.dumps(noted, indent=2) + "\n")
         self._buffer.clear()
         vars(self).pop("_whole", None)
         vars(self).pop("_whole_places", None)
@@ -137,6 +149,14 @@ class WholeFile(Store):
     def abandon(self) -> None:
         """Delete the buffer."""
         self._buffer.clear()
+
+    def _noted(self) -> dict[str, str]:
+        """The metadata of the file, if there is a note about it."""
+        if not (self._note.is_file() and self._path.is_file()):
+            return {}
+        noted = read_texts_of(self._note)
+        about = noted.pop(_FILE, None)  # earlier versions of kedge did not say
+        return noted if about in (None, _digest_of_ends(self._path)) else {}
 
 
 class FileStore(WholeFile):
@@ -169,6 +189,16 @@ class FileStore(WholeFile):
     def id_of(self, key: Id) -> Id:
         """The id as text, like all keys."""
         return str(key)
+
+
+def _digest_of_ends(path: Path) -> str:
+    """Tells a file from what replaces it: a digest of its size, beginning and end, quick for large files too."""
+    with path.open("rb") as stream:
+        size = os.fstat(stream.fileno()).st_size
+        summed = hashlib.sha256(f"{size}:".encode() + stream.read(_SUMMED_BYTES))
+        stream.seek(max(size - _SUMMED_BYTES, 0))
+        summed.update(stream.read(_SUMMED_BYTES))
+    return summed.hexdigest()
 
 
 def _batch(ids: list[Id], vectors: NDArray[np.float32]) -> Batch:
