@@ -81,11 +81,32 @@ FORMS = {
     "?api-key=, no scheme": f"{HERE}?api-key=hush",
     "?api-key=, of a folder": "lancedb:folder?api-key=hush#docs",
     "after #": f"qdrant:http://{HERE}#api-key=hush",
+    "another character after ?": f"pgvector:postgresql://{HERE}/db?password:hush#docs",
+    "an encoded name": f"pgvector:postgresql://{HERE}/db?pass%77ord=hush&connect_timeout=1#docs",
+    **{
+        f"?{name}=": f"qdrant:http://{HERE}?{name}=hush&x=1#docs"
+        for name in (
+            *("subscription-key", "auth_key", "account_key", "AccountKey", "master-key", "admin-key", "service_key"),
+            *("session", "bearer", "access", "pin", "user_pw", "pasword", "passw", "passwort", "pword", "whatever"),
+        )
+    },
     # what a client of PostgreSQL takes instead of a URL
     "keywords": "pgvector:host=127.0.0.1 port=1 password=hush user=me#docs",
     "keywords, no kind": "host=127.0.0.1 password=hush user=me",
     "keywords, quoted": "pgvector:host=127.0.0.1 password='hush s1lent' user=me#docs",
+    "keywords, = forgotten": "pgvector:host=127.0.0.1 port=1 user=me passwd hush#docs",
+    "keywords, misspelt": "pgvector:host=127.0.0.1 pasword=hush user=me#docs",
     "keywords, password first": "pgvector:password=hush host=127.0.0.1#docs",
+    # a login that is not user:password
+    "a space after the colon": f"pgvector:postgresql://me: hush@{HERE}/db#docs",
+    "a space after the colon, no kind": f"postgresql://me: hush@{HERE}/db",
+    "a line break after the colon": f"pgvector:postgresql://me:\nhush@{HERE}/db#docs",
+    "a key as the user, no password": f"qdrant:http://hush:@{HERE}#docs",
+    "a key as the user, any password": f"qdrant:http://hush:x@{HERE}#docs",
+    **{
+        f"{mark!r} for the colon": f"pgvector:postgresql://me{mark}hush@{HERE}/db#docs"
+        for mark in (" ", ";", "=", "%3A", "/", "|", ",")
+    },
     # something else forgotten
     "no host": "pgvector:postgresql://me:hush/db#docs",
     "nothing but the login": "pgvector:postgresql://me:hush",
@@ -204,12 +225,42 @@ PLAIN = [
     "self-recall@1: 0.93, csls@10: 0.95",
     "rows from chroma:db#docs to pgvector:postgresql://me:***@host/db#docs",
     "tokens=5, passes=3, passfile=/home/me/.pgpass, keys=all, monkey=2",
+    "pgvector:postgresql://me.a-b@host/db?sslmode=require&application_name=kedge&connect_timeout=10#docs",
+    "pgvector:postgresql:///db?host=/run/pg&user=me&sslrootcert=/etc/root.crt&target_session_attrs=any#docs",
+    "http://127.0.0.1:8000/v1?api-version=2024-10-01&limit=100&x=true: is not there",
+    'FATAL: password authentication failed for user "me"',
+    "password: leave it to the environment",
+    "no column 'token': there are id and vector",
+    "the server wants a bearer token; the bearer of this",
+    "http://localhost:8000 has recall@1 of 0.5",
+    "page: http://host.example/a b@c",
 ]
 
 
 @pytest.mark.parametrize("text", [*PLAIN, *(f"{kind}:folder#docs" for kind in KINDS)])
 def test_what_holds_no_secret_stays(text):
     assert mask(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Authorization: Bearer hush", "Authorization: Bearer ***"),
+        ("authorization: Basic hush==, x: 1", "authorization: Basic ***, x: 1"),
+        ("Bearer hush", "Bearer ***"),
+        ("401: 'Bearer hush' is not known", "401: 'Bearer ***' is not known"),
+        ("api-key: hush", "api-key: ***"),
+        ("x-api-key:hush\naccept: */*", "x-api-key:***\naccept: */*"),
+        ("password: hush", "password: ***"),
+        ("password: hush: no such file", "password: ***: no such file"),
+        ("user:me password:hush", "user:me password:***"),
+        ('{"password": "hush s1lent", "user": "me"}', '{"password": ***, "user": "me"}'),
+        ("{'api_key': 'hush'}", "{'api_key': ***}"),
+        ("-password hush", "-password ***"),
+    ],
+)
+def test_secrets_in_what_others_say(text, shown):
+    assert mask(text) == mask(text, whole=True) == mask(shown) == shown
 
 
 def test_files_whose_names_look_like_addresses_are_read(here):
@@ -298,6 +349,7 @@ def test_runs_and_pages_show_it_not(here, guarded, fitted, run_files):
 
 _PIECES = ("me", ":", "@", "/", "//", "#", "?", "&", "=", "password=", "token=", "***", "postgresql://", "http://")
 _MORE = ("pgvector:", "parquet:", " ", ": ", "word", "host", "1", "5432", ".", ",", "'", '"', "--password ", "\n")
+_MORE += ("password: ", "bearer ", "?a=", "&whatever=", "h=1 passwd ", "%3A", ";", "|")
 
 
 @given(st.lists(st.sampled_from(_PIECES + _MORE), max_size=14).map("".join), st.booleans())
@@ -329,6 +381,16 @@ def test_a_text_made_to_take_long_takes_a_moment():
         "a:a http:// ",
         "https://a.b:1",
         "password=",
+        "password: ",
+        '"token": "',
+        "bearer ",
+        "a=1 passwd ",
+        "http://h?a=b",
+        "&a=",
+        "postgresql://a ",
+        "postgresql://a/b",
+        "postgresql://a: ",
+        "pas" * 3,
     ):
         for text in (piece * (200_000 // len(piece)), "@" + piece * (200_000 // len(piece)), piece * 10_000 + " @"):
             assert len(mask(text)) <= 2 * len(text)

@@ -311,6 +311,27 @@ def test_pg_without_a_key_no_vector_is_sent_to_a_row(database, tmp_path, index):
     assert database("SELECT * FROM docs ORDER BY tenant, id") == before
 
 
+def test_pg_a_key_does_not_cover_tables_that_inherit(database):  # noqa: F811
+    """The rows of the children are read with those of the parent; the key of a partitioned table covers all."""
+    database("CREATE TABLE parent (id int PRIMARY KEY, name text)")
+    database("CREATE TABLE child () INHERITS (parent)")
+    database("INSERT INTO parent VALUES (1, 'p')")
+    database("INSERT INTO child VALUES (1, 'c')")
+    database("CREATE TABLE whole (id int PRIMARY KEY, name text) PARTITION BY LIST (id)")
+    database("CREATE TABLE part PARTITION OF whole FOR VALUES IN (1)")
+    for name in ("child", "whole"):
+        with open_store(f"pgvector:{database.url}#{name}.vec") as target:
+            if name == "whole":
+                target.create(Description(0, 3))
+                continue
+            with pytest.raises(InputError, match="no primary key"):  # which is not inherited
+                target.create(Description(0, 3))
+    told = "tables that inherit from it are not covered, so that a vector could"
+    with open_store(f"pgvector:{database.url}#parent.vec") as target, pytest.raises(InputError, match=told):
+        target.create(Description(0, 3))
+    assert not database("SELECT FROM information_schema.columns WHERE table_name = 'parent' AND column_name = 'vec'")
+
+
 def test_pg_ids_of_another_form_than_the_key(database, tmp_path):  # noqa: F811
     rows_of_two_tenants(database, f"{COLUMNS}, PRIMARY KEY (tenant, id)", count=2)
     with open_store(f"pgvector:{database.url}#docs.new") as target:

@@ -10,6 +10,7 @@ from test_stores_sql import database, sqlite  # noqa: F401
 
 from kedge import InputError, KedgeError
 from kedge.spaces.stores import Batch, Description, open_store
+from kedge.spaces.stores.address import Address
 
 VECTORS = np.random.default_rng(0).standard_normal((3, 3)).astype(np.float32)
 ROWS = Batch(["a", "it's", 'q"'], VECTORS, [{"n": 1}, {"document": "text"}, {}])
@@ -157,3 +158,10 @@ def test_lance_a_column_with_a_backtick(tmp_path):
     lancedb.connect(tmp_path).create_table("t", table)
     with open_store(f"lancedb:{tmp_path}#t") as store, pytest.raises(InputError, match="has a ` in its name"):
         store.fetch(["b"])
+
+
+@pytest.mark.parametrize("name", ["ab", "../../escaped", "-docs", "docs.", "a b c", "n" * 513])
+def test_a_name_that_chroma_refuses_is_no_address(name):
+    with pytest.raises(InputError, match="a name in Chroma has 3 to 512 letters"):
+        Address.parse(f"chroma:folder#{name}")
+    Address.parse("chroma:folder#a.B_c-1")

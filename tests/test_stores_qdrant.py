@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
+import sqlite3
 import subprocess
 import sys
-from datetime import datetime
+from contextlib import closing
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
+from uuid import NAMESPACE_OID, uuid5
 
 import numpy as np
 import pytest
@@ -202,3 +207,127 @@ with open_store({address!r}) as store:
     with open_store(address) as store:
         assert store.describe() == Description(2, DIM, "cosine", {"kedge": "note"})
         assert store.present(["a", "b", "c"]) == {"a", "b"}
+
+
+class Planted:
+    """A pickle of it makes a folder when it is read."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.folder),)
+
+
+def harmful(folder: Path) -> dict[str, bytes]:
+    """Pickles that make this folder, each in a way of its own."""
+    name, how = str(folder).encode(), os.mkdir.__module__.encode()
+    code = f'import os; os.mkdir("{folder}")'.encode()
+    return {
+        "reduced": pickle.dumps(Planted(folder)),
+        "in a payload": pickle.dumps({"payload": [{"a": Planted(folder)}]}),
+        "of an old protocol": pickle.dumps(Planted(folder), 0),
+        # The names come from the memo, so that no list of the strings before STACK_GLOBAL shows them.
+        "from the memo": b"\x80\x04\x8c" + bytes([len(how)]) + how + b"\x94\x8c\x05mkdir\x940h\x00h\x01\x93\x8c"
+        + bytes([len(name)]) + name + b"\x85R.",
+        "through a known name": b"\x80\x04\x8c\x04uuid\x8c\x08os.mkdir\x93\x8c" + bytes([len(name)]) + name + b"\x85R.",
+        "an instance": b"(S'" + code + b"'\ni__builtin__\nexec\n.",
+        "cut short": pickle.dumps([1, 2])[:-3],
+        "no pickle": b"\x00",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", harmful(Path("x")))
+def test_a_folder_whose_pickles_run_code_is_not_opened(client, tmp_path, kind):
+    client.close()
+    address = f"qdrant:{tmp_path}#docs"
+    with open_store(address) as store:
+        store.create(Description(0, DIM))
+        store.write(Batch(["a", "b"], some_vectors(2), [{}, {}]))
+    storage = tmp_path / "collection/docs/storage.sqlite"
+    made = tmp_path / "made"
+    with closing(sqlite3.connect(storage)) as database:
+        database.execute("UPDATE points SET point = ? WHERE rowid = 2", [harmful(made)[kind]])
+        database.commit()
+    # Another collection is opened along with it.
+    for name in ("docs", "other"):
+        with open_store(f"qdrant:{tmp_path}#{name}") as store, pytest.raises(InputError) as told:
+            store.exists()
+        assert str(told.value).startswith(f"qdrant:{tmp_path}#{name}: not opened, since Qdrant's client unpickles what")
+        assert str(storage) in str(told.value)
+        assert "\n" not in str(told.value)
+    assert not made.exists()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ALTER TABLE points RENAME TO others; CREATE VIEW points AS SELECT rowid, id, point FROM others",
+        "CREATE INDEX more ON points (point)",
+    ],
+    ids=["a view", "an index"],
+)
+def test_a_folder_whose_points_could_change_when_read_is_not_opened(client, tmp_path, change):
+    client.close()
+    with open_store(f"qdrant:{tmp_path}#docs") as store:
+        store.create(Description(0, DIM))
+        store.write(Batch(["a"], some_vectors(1), [{}]))
+    with closing(sqlite3.connect(tmp_path / "collection/docs/storage.sqlite")) as database:
+        database.executescript(change)
+    with (
+        open_store(f"qdrant:{tmp_path}#docs") as store,
+        pytest.raises(InputError, match="another table, index or view"),
+    ):
+        store.exists()
+
+
+def test_what_qdrant_itself_keeps_in_a_folder_is_opened(client, tmp_path):
+    from qdrant_client import models
+
+    some = {"v": models.VectorParams(size=DIM, distance="Dot")}
+    client.create_collection("docs", vectors_config=some, sparse_vectors_config={"s": models.SparseVectorParams()})
+    sparse = models.SparseVector(indices=[1], values=[0.5])
+    client.upsert("docs", [models.PointStruct(id=1, vector={"v": [1.0] * DIM, "s": sparse}, payload={"a": [None, {}]})])
+    client.upsert(
+        "docs", [models.PointStruct(id=UUID, vector={"v": [1.0] * DIM}, payload={"at": datetime(2020, 1, 1)})]
+    )
+    client.close()
+    with closing(sqlite3.connect(tmp_path / "collection/docs/storage.sqlite")) as database:
+        payload = {"at": datetime(2020, 1, 1, tzinfo=UTC), "on": date(2020, 1, 1), "price": Decimal("1.5")}
+        old = models.PointStruct.model_construct(id=7, vector={"v": [1.0] * DIM}, payload=payload)
+        database.execute("INSERT INTO points VALUES ('old', ?)", [pickle.dumps(old)])
+        database.commit()
+    with open_store(f"qdrant:{tmp_path}#docs") as store:
+        assert {name for batch in store.read(5) for name in batch.ids} == {1, 7, UUID}
+
+
+@pytest.mark.parametrize("name", ["..", "../../x", "a:b", "a\\b", "/v", "docs/..", "docs/a/b", "n" * 256])
+def test_a_name_that_qdrant_refuses_leaves_no_folder(tmp_path, name):
+    pytest.importorskip("qdrant_client", reason="needs qdrant-client: pip install 'kedge[qdrant]'")
+    told = "a name in Qdrant has at most 255 characters"
+    with (
+        open_store(f"qdrant:{tmp_path / 'folder'}#{name}") as store,
+        pytest.raises(InputError, match=told),
+        store.lock(),
+    ):
+        store.create(Description(0, DIM))
+    assert not (tmp_path / "folder").exists()
+
+
+def test_ids_that_share_a_point_repeat(address, tmp_path):
+    pytest.importorskip("pyarrow", reason="needs pyarrow: pip install 'kedge[parquet]'")
+    from kedge.spaces.stores.migration import migrate
+
+    same = str(uuid5(NAMESPACE_OID, "x"))
+    source_address = f"parquet:{tmp_path / 'old'}"
+    with open_store(source_address) as source:
+        source.create(Description(0, DIM))
+        source.write(Batch(["x", "y", same], some_vectors(3), [{}, {}, {}]))
+    with open_store(source_address) as source, open_store(address) as target:
+        told = rf"1 id repeats \('{same}' and 'x', which the target keeps as one, in rows 0 and 2, counted from 0\)"
+        with pytest.raises(InputError, match=told):
+            migrate(source, target, lambda vectors: vectors, {}, (DIM, DIM))
+        done = migrate(source, target, lambda vectors: vectors, {}, (DIM, DIM), on_duplicate="suffix")
+        assert done.complete
+        assert (done.rows, done.written, done.repeated) == (3, 3, 1)
+        assert {name for batch in target.read(5) for name in batch.ids} == {"x", "y", f"{same}-2"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from inspect import signature
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,6 +23,7 @@ from kedge.spaces.streams import require_regular_file
 
 _BATCH_BYTES = 4 * 2**20
 _KEY_BYTES = 100  # of a short string and its places in a list and a dict
+_TAKES_EXTENSIONS = "arrow_extensions_enabled"  # an option of pyarrow since version 21
 
 
 def read(path: Path, selection: Selection, named: str = "") -> tuple[list[str], NDArray[np.float32]]:
@@ -49,15 +51,24 @@ def open_parquet(path: Path, *, packed: bool = False) -> Any:
     _, pq = import_pyarrow()
     require_regular_file(path)
     remember_size(path)
-    texts = []
+    options: dict[str, Any] = {}
     if packed:
-        with pq.ParquetFile(path, memory_map=True, pre_buffer=False) as file:
-            texts = [leaf.path for leaf in map(file.schema.column, range(len(file.schema))) if _holds_text(leaf)]
-    return pq.ParquetFile(path, read_dictionary=texts, memory_map=True, pre_buffer=False)
+        leaves = [leaf for leaf in _leaves(path) if leaf.physical_type == "BYTE_ARRAY"]
+        options["read_dictionary"] = [leaf.path for leaf in leaves]
+        if any(leaf.logical_type.type == "JSON" for leaf in leaves) and _TAKES_EXTENSIONS in _options_of(pq):
+            options[_TAKES_EXTENSIONS] = False  # as an extension type, JSON would not stay dictionary-encoded
+    return pq.ParquetFile(path, memory_map=True, pre_buffer=False, **options)
 
 
-def _holds_text(leaf: Any) -> bool:
-    return leaf.physical_type == "BYTE_ARRAY" and leaf.logical_type.type in ("STRING", "NONE")
+def _leaves(path: Path) -> list[Any]:
+    """The columns as stored; a nested one has several."""
+    _, pq = import_pyarrow()
+    with pq.ParquetFile(path, memory_map=True, pre_buffer=False) as file:
+        return [file.schema.column(place) for place in range(len(file.schema))]
+
+
+def _options_of(pq: ModuleType) -> Collection[str]:
+    return signature(pq.ParquetFile).parameters
 
 
 def write(path: Path, space: Embeddings) -> None:
@@ -77,7 +88,17 @@ def rows_at_once(path: Path, columns: Collection[str]) -> int:
     claims = read_claims(path, columns)
     require_in_proportion(claims.largest, path)
     texts = max(claims.unpacked, 0) // max(claims.rows, 1)
-    return max(_BATCH_BYTES // max(_row_bytes(claims), texts), 1)
+    return max(_BATCH_BYTES // max(_row_bytes(claims), texts, _fixed_bytes(path, columns)), 1)
+
+
+def _fixed_bytes(path: Path, columns: Collection[str]) -> int:
+    """Bytes per row in values of fixed length, which Arrow always unpacks; only lengths that matter are counted."""
+    total = 0
+    for leaf in _leaves(path):
+        if leaf.physical_type == "FIXED_LEN_BYTE_ARRAY" and leaf.length > _KEY_BYTES:
+            claims = read_claims(path, [name for name in columns if f"{leaf.path}.".startswith(f"{name}.")])
+            total += leaf.length * max(claims.values, 0) // max(claims.rows, 1)
+    return total
 
 
 def _row_bytes(claims: Claims) -> int:

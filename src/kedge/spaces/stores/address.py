@@ -7,6 +7,7 @@ or the columns of a folder of Parquet files.
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeGuard
@@ -18,6 +19,7 @@ from kedge.masking import MASK, mask, secrets_in
 KINDS = ("chroma", "lancedb", "qdrant", "qdrant-edge", "pgvector", "sqlite-vec", "faiss", "parquet")
 _NAMELESS = ("qdrant-edge", "faiss")
 _NAME_OPTIONAL = (*_NAMELESS, "parquet")
+_CHROMA_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{1,510}[a-zA-Z0-9]")
 # Keys sent in HTTP headers: a client's error quotes one that is not valid there. (PGPASSWORD is never quoted.)
 _IN_ENVIRONMENT = ("QDRANT_API_KEY", "CHROMA_TOKEN")
 
@@ -57,6 +59,11 @@ class Address:
             raise InputError(
                 f"{address}: it is unclear where the password ends; in it write @ as %40, # as %23, / as %2F and ? as "
                 "%3F, or leave it to the environment, see `kedge stores --help`"
+            )
+        if kind == "chroma" and not _CHROMA_NAME.fullmatch(name):  # Chroma says so too, but makes a folder before that
+            raise InputError(
+                f"{address}: a name in Chroma has 3 to 512 letters a-z and A-Z, digits, dots, hyphens and underscores, "
+                "and begins and ends with a letter or digit"
             )
         return address
 

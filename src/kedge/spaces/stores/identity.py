@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Literal, TypeAlias, get_args
 
 from kedge.errors import InputError
+from kedge.spaces.stores.backends.qdrant_points import point_id
 from kedge.spaces.stores.store import Id, Store
 
 OnDuplicate: TypeAlias = Literal["refuse", "first", "suffix"]
@@ -19,6 +20,7 @@ OnDuplicate: TypeAlias = Literal["refuse", "first", "suffix"]
 _IDS_AT_ONCE = 10_000
 _NAMED = 3  # repeated ids named in a message
 _LONG, _HEAD = 200, 60  # bytes: up to _LONG an id is kept whole, a longer one as its head and a hash
+_OF_POINTS = ("qdrant", "qdrant-edge")  # kinds in which two ids may name one point: a text, and the UUID made of it
 _REPEATED = "FROM ids WHERE id IS NOT NULL GROUP BY id HAVING count(*) > 1"
 
 
@@ -29,19 +31,27 @@ class RowIds:
     ----------
     id_of : callable
         The id under which the target keeps a row.
+    place_of : callable, optional
+        What the target tells rows with such ids apart by, if that is not the id itself.
     on_duplicate : "refuse", "first" or "suffix"
         What to do with a row whose id an earlier row has: raise `InputError`, leave the row out, or give it another id
         (`ID-2`, `ID-3`, ...).
     """
 
-    def __init__(self, id_of: Callable[[Id], Id], on_duplicate: OnDuplicate = "refuse") -> None:
+    def __init__(
+        self,
+        id_of: Callable[[Id], Id],
+        on_duplicate: OnDuplicate = "refuse",
+        place_of: Callable[[Id], Id] | None = None,
+    ) -> None:
         if on_duplicate not in get_args(OnDuplicate):
             raise InputError(f"on_duplicate must be one of {', '.join(get_args(OnDuplicate))}, got {on_duplicate!r}")
         self._id_of, self._on_duplicate = id_of, on_duplicate
+        self._place_of = place_of or (lambda key: key)
         self._database = sqlite3.connect("", isolation_level=None)  # a temporary file that SQLite deletes on close
         self._database.execute("PRAGMA journal_mode = OFF")
         self._database.execute("PRAGMA synchronous = OFF")
-        self._database.execute("CREATE TABLE ids (id BLOB)")
+        self._database.execute("CREATE TABLE ids (id BLOB, shown BLOB)")  # shown: the id, if the other is a place
         self.repeated = 0
 
     def scan(self, source: Store, *, skip_missing: bool) -> None:
@@ -51,9 +61,7 @@ class RowIds:
         """
         self._database.execute("BEGIN")
         for ids in source.ids(_IDS_AT_ONCE):
-            self._database.executemany(
-                "INSERT INTO ids VALUES (?)", [(None if key is None else _packed(self._id_of(key)),) for key in ids]
-            )
+            self._database.executemany("INSERT INTO ids VALUES (?, ?)", map(self._row_of, ids))
         self._database.execute("COMMIT")
         self._require_ids(source, skip_missing=skip_missing)
         self._database.execute("CREATE TABLE repeated (id BLOB PRIMARY KEY, seen INTEGER) WITHOUT ROWID")
@@ -79,8 +87,15 @@ class RowIds:
         """Delete the temporary file."""
         self._database.close()
 
+    def _row_of(self, key: Id | None) -> tuple[bytes | None, bytes | None]:
+        if key is None:
+            return None, None
+        kept = self._id_of(key)
+        place, shown = _packed(self._place_of(kept)), _packed(kept)
+        return place, None if place == shown else shown
+
     def _chosen(self, key: Id) -> Id | None:
-        packed = _packed(self._id_of(key))
+        packed = _packed(self._place_of(self._id_of(key)))
         found = self._database.execute(
             "UPDATE repeated SET seen = seen + 1 WHERE id = ? RETURNING seen", (packed,)
         ).fetchall()
@@ -96,7 +111,8 @@ class RowIds:
         return renamed
 
     def _is_taken(self, key: str) -> bool:
-        return bool(self._database.execute("SELECT 1 FROM ids WHERE id = ? LIMIT 1", (_packed(key),)).fetchall())
+        packed = _packed(self._place_of(key))
+        return bool(self._database.execute("SELECT 1 FROM ids WHERE id = ? LIMIT 1", (packed,)).fetchall())
 
     def _require_ids(self, source: Store, *, skip_missing: bool) -> None:
         (missing,) = self._database.execute("SELECT count(*) FROM ids WHERE id IS NULL").fetchone()
@@ -111,9 +127,10 @@ class RowIds:
     def _described(self) -> str:
         """The message that says which ids repeat, where, and what can be done."""
         first = self._database.execute(
-            f"SELECT id, min(rowid) - 1, max(rowid) - 1 {_REPEATED} ORDER BY 2 LIMIT {_NAMED}"
+            "SELECT min(coalesce(shown, id)), max(coalesce(shown, id)), min(rowid) - 1, max(rowid) - 1 "
+            f"{_REPEATED} ORDER BY 3 LIMIT {_NAMED}"
         )
-        named = (f"{_shown(packed)} in rows {row} and {last}" for packed, row, last in first)
+        named = (f"{_both(one, other)} in rows {row} and {last}" for one, other, row, last in first)
         return (
             f"{self.repeated} {_plural(self.repeated, 'id repeats', 'ids repeat')} ({_listed(named, self.repeated)}, "
             "counted from 0); each row needs an id of its own: repair the source, or keep the first row of each id "
@@ -124,7 +141,8 @@ class RowIds:
 @contextmanager
 def row_ids(source: Store, target: Store, on_duplicate: OnDuplicate, *, skip_missing: bool) -> Iterator[RowIds]:
     """The scanned ids of the rows of `source`, for use in a `with` block."""
-    ids = RowIds(target.id_of, on_duplicate)
+    place_of = point_id if target.address.kind in _OF_POINTS else None
+    ids = RowIds(target.id_of, on_duplicate, place_of)
     try:
         ids.scan(source, skip_missing=skip_missing)
         yield ids
@@ -146,6 +164,10 @@ def _shown(packed: bytes) -> str:
     if len(packed) <= _LONG:
         return repr(packed.decode("utf-8", "surrogatepass"))
     return repr(packed[:_HEAD].decode("utf-8", "ignore") + "...")
+
+
+def _both(one: bytes, other: bytes) -> str:
+    return _shown(one) if one == other else f"{_shown(one)} and {_shown(other)}, which the target keeps as one,"
 
 
 def _listed(names: Iterable[str], count: int) -> str:

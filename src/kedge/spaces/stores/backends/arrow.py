@@ -23,6 +23,8 @@ ENTRY = b"kedge.entry"
 _JSON = b"kedge.json"  # key in a column's metadata: it holds values of several types as JSON
 _UNPACKED_BYTES = 16 * 2**20  # text and bytes converted to Python objects at once
 _EXACT_FLOATS = 2**53  # float64 represents all integers up to this exactly
+# What Arrow raises for a value that Python cannot hold: a date too far away, an unknown time zone, invalid UTF-8.
+_UNREADABLE = (pa.ArrowException, ValueError, OverflowError, TypeError, LookupError, ImportError)
 
 
 def payload_fields(schema: Any, columns: Columns) -> Any:
@@ -35,6 +37,11 @@ def payload_fields(schema: Any, columns: Columns) -> Any:
 def entry_of(column: Any) -> str:
     """The payload entry that a column holds."""
     return str((column.metadata or {}).get(ENTRY, column.name.encode()).decode())
+
+
+def ids_of(column: Any) -> list[Id | None]:
+    """The ids in a column; None where there is none that can be read."""
+    return _converted(column)[0]
 
 
 def dim_of(lists: Any) -> int:
@@ -52,8 +59,8 @@ def rows_of(table: Any, columns: Columns, begin: int, dim: int, schema: Any = No
     """
     ids: list[Id | None] = list(range(begin, begin + len(table)))
     if columns.id is not None:
-        ids = table[columns.id].to_pylist()
-    payloads = _payloads(table, columns, table.schema if schema is None else schema)
+        ids = ids_of(table[columns.id])
+    payloads, faults = _payloads(table, columns, table.schema if schema is None else schema)
     lists = table[columns.vector]
     lists = lists.combine_chunks() if isinstance(lists, pa.ChunkedArray) else lists
     lengths = pa.compute.fill_null(pa.compute.list_value_length(lists), -1).to_numpy(zero_copy_only=False)
@@ -64,6 +71,8 @@ def rows_of(table: Any, columns: Columns, begin: int, dim: int, schema: Any = No
             bad.append((begin + row, NO_ID))
         elif length != dim:
             bad.append((name, "has no vector" if length < 0 else f"has {length} numbers instead of {dim}"))
+        elif row in faults:
+            bad.append((name, faults[row]))
         else:
             good.append(row)
     if bad:
@@ -130,18 +139,39 @@ def has_one_type(values: Sequence[Any]) -> bool:
     return len(kinds) == 1 and not issubclass(next(iter(kinds)), Mapping)
 
 
-def _payloads(table: Any, columns: Columns, schema: Any) -> list[dict[str, Any]]:
-    """The payload of each row, without null values."""
+def _payloads(table: Any, columns: Columns, schema: Any) -> tuple[list[dict[str, Any]], dict[int, str]]:
+    """The payload of each row, without null values; also what is wrong with rows whose payload cannot be read."""
     payloads: list[dict[str, Any]] = [{} for _ in range(len(table))]
+    faults: dict[int, str] = {}
     for name in table.schema.names:
         if name in (columns.id, columns.vector):
             continue
         about = schema.field(name)
         entry, is_json = entry_of(about), _JSON in (about.metadata or {})
-        for payload, value in zip(payloads, table[name].to_pylist(), strict=True):
+        values, wrong = _converted(table[name], is_json=is_json)
+        for payload, value in zip(payloads, values, strict=True):
             if value is not None:
-                payload[entry] = json.loads(value) if is_json else value
-    return payloads
+                payload[entry] = value
+        for row, why in wrong.items():
+            faults[row] = f"has a value in {entry!r} of its payload that cannot be read ({why})"
+    return payloads, faults
+
+
+def _converted(column: Any, *, is_json: bool = False) -> tuple[list[Any], dict[int, str]]:
+    """The values of a column as Python objects; those that cannot be read are None, with the reason by row."""
+    try:
+        values = column.to_pylist()
+        return [json.loads(value) if value is not None else None for value in values] if is_json else values, {}
+    except _UNREADABLE:
+        pass
+    values, faults = [None] * len(column), {}
+    for row, scalar in enumerate(column):
+        try:
+            value = scalar.as_py()
+            values[row] = json.loads(value) if is_json and value is not None else value
+        except _UNREADABLE as error:
+            faults[row] = " ".join(str(error).split()) or type(error).__name__
+    return values, faults
 
 
 def _array(values: Sequence[Any], kind: Any, where: str) -> tuple[Any, bool]:
@@ -172,8 +202,10 @@ def _unpacked_rows(rows: Any) -> Any:
 
 
 def _unpacked_size(column: Any) -> NDArray[np.int64]:
-    """Bytes of text in each row of an array once unpacked, computed without unpacking."""
+    """Bytes of text and bytes in each row of an array once unpacked, computed without unpacking."""
     kind = column.type
+    if isinstance(kind, pa.BaseExtensionType):
+        return _unpacked_size(column.storage)
     if pa.types.is_dictionary(kind):
         sizes = _unpacked_size(column.dictionary)
         places = column.indices.fill_null(0).to_numpy(zero_copy_only=False)
@@ -182,15 +214,28 @@ def _unpacked_size(column: Any) -> NDArray[np.int64]:
         return sum(
             (_unpacked_size(column.field(part)) for part in range(kind.num_fields)), np.zeros(len(column), np.int64)
         )
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind):
-        ends = np.concatenate(
-            [[0], np.cumsum(_unpacked_size(column.items if pa.types.is_map(kind) else column.values))]
-        )
+    if pa.types.is_map(kind):
+        ends = np.cumsum(np.concatenate([[0], _unpacked_size(column.keys) + _unpacked_size(column.items)]))
+        return np.diff(ends[column.offsets.to_numpy(zero_copy_only=False)])
+    if pa.types.is_nested(kind) and not (pa.types.is_union(kind) or pa.types.is_primitive(kind.value_type)):
+        ends = np.cumsum(np.concatenate([[0], _unpacked_size(column.values)]))
+        if pa.types.is_fixed_size_list(kind):
+            return np.diff(ends[kind.list_size * (column.offset + np.arange(len(column) + 1))])
         offsets = column.offsets.to_numpy(zero_copy_only=False)
-        return np.diff(ends[offsets])
+        if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+            return np.diff(ends[offsets])
+        return ends[offsets + column.sizes.to_numpy(zero_copy_only=False)] - ends[offsets]  # a list view
+    if pa.types.is_fixed_size_binary(kind):
+        return np.full(len(column), kind.byte_width, dtype=np.int64)
+    if any(test(kind) for test in _VIEWS):  # of 16 bytes each, which begin with the length
+        views = np.frombuffer(column.buffers()[1], np.int32).reshape(-1, 4)
+        lengths = views[column.offset : column.offset + len(column), 0].astype(np.int64)
+        return np.where(column.is_valid().to_numpy(zero_copy_only=False), lengths, 0)
     if any(test(kind) for test in _TEXTS):
         return pa.compute.binary_length(column).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     return np.zeros(len(column), dtype=np.int64)
 
 
 _TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+# Arrow has had views since version 16.
+_VIEWS = [getattr(pa.types, name) for name in ("is_string_view", "is_binary_view") if hasattr(pa.types, name)]

@@ -18,7 +18,16 @@ from lancedb.index import BTree
 from kedge.errors import InputError
 from kedge.spaces.formats.columns import columns_of
 from kedge.spaces.stores.address import Address
-from kedge.spaces.stores.backends.arrow import ENTRY, bounded, dim_of, entry_of, has_one_type, payload_fields, rows_of
+from kedge.spaces.stores.backends.arrow import (
+    ENTRY,
+    bounded,
+    dim_of,
+    entry_of,
+    has_one_type,
+    ids_of,
+    payload_fields,
+    rows_of,
+)
 from kedge.spaces.stores.payloads import UnfitError, plain, same_value, unfit_for_json
 from kedge.spaces.stores.store import Batch, Description, Id, Metric, Store
 
@@ -73,7 +82,7 @@ class LanceStore(Store):
                 yield range(begin, min(begin + size, count))
             return
         for rows in table.client.search().select([table.id]).to_batches(batch_size=size):
-            yield rows[table.id].to_pylist()
+            yield ids_of(rows[table.id])
 
     def fetch(self, ids: Collection[Id]) -> Batch:
         """The rows with these ids."""
@@ -146,7 +155,7 @@ class LanceStore(Store):
             table, self._known = self._table(), set()
             column = table.require_ids()
             for rows in table.client.search().select([column]).to_batches(batch_size=_IDS_AT_ONCE):
-                self._known.update(rows[column].to_pylist())
+                self._known.update(name for name in ids_of(rows[column]) if name is not None)
         return self._known
 
     def _with_room_for(self, batch: Batch) -> _LanceTable:

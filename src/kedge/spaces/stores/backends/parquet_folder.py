@@ -20,7 +20,7 @@ from kedge.errors import InputError
 from kedge.spaces.formats.columns import Columns, columns_of
 from kedge.spaces.formats.parquet import open_parquet, rows_at_once
 from kedge.spaces.stores.address import Address
-from kedge.spaces.stores.backends.arrow import bounded, dim_of, id_array, payload_fields, rows_of, table_of
+from kedge.spaces.stores.backends.arrow import bounded, dim_of, id_array, ids_of, payload_fields, rows_of, table_of
 from kedge.spaces.stores.payloads import unfit_for_json
 from kedge.spaces.stores.store import Batch, Description, Id, Store
 from kedge.spaces.writing.atomic import atomic_path, delete_folder, require_parent
@@ -80,7 +80,7 @@ class ParquetStore(Store):
                     yield list(range(first, min(first + size, begin + count)))
             else:
                 for rows in _batches(part, size, [column]):
-                    yield rows[column].to_pylist()
+                    yield ids_of(rows[column])
             begin += count
 
     def fetch(self, ids: Collection[Id]) -> Batch:
@@ -218,7 +218,7 @@ class ParquetStore(Store):
                 if column is None:
                     raise InputError(f"{part}: has no column of ids to look rows up by")
                 for rows in _batches(part, columns=[column]):
-                    named = [self.id_of(name) for name in rows[column].to_pylist() if name is not None]
+                    named = [self.id_of(name) for name in ids_of(rows[column]) if name is not None]
                     self._known.update(dict.fromkeys(named, part))
         return self._known
 

@@ -270,7 +270,9 @@ class PostgresStore(Store):
     def _key_of(self, columns: Sequence[Column]) -> RowKey:
         """The columns that identify a row: a key of the table, else a column `id`, which need not be unique."""
         if found := self._query(KEY, [self._relation_text()]):
-            return RowKey([column for name in found[0][0] for column in columns if column.name == name], certain=True)
+            ((names, inherited),) = found
+            keys = [column for name in names for column in columns if column.name == name]
+            return RowKey(keys, certain=not inherited)
         keys = [column for column in columns if column.name == "id"]
         if not keys:
             raise InputError(
@@ -283,9 +285,9 @@ class PostgresStore(Store):
         """Raise `InputError` if several rows may have the same id, since vectors could reach the wrong row."""
         if not key.certain:
             raise InputError(
-                f"{self.address}: the table has no primary key and no unique index over columns that are not null, so "
-                "that a vector could reach the wrong row; add one (ALTER TABLE ... ADD PRIMARY KEY (...)), or choose a "
-                "table that does not exist yet"
+                f"{self.address}: the table has no primary key and no unique index over columns that are not null, or "
+                "it has one, but tables that inherit from it are not covered, so that a vector could reach the wrong "
+                "row; add one (ALTER TABLE ... ADD PRIMARY KEY (...)), or choose a table that does not exist yet"
             )
 
     def _table(self) -> VectorTable:

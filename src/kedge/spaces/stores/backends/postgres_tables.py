@@ -36,9 +36,12 @@ FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid JOIN pg_namespace n ON 
 WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
 """
 
-# The primary key, else the unique index with the fewest columns that covers all rows and allows no nulls.
+# The primary key, else the unique index with the fewest columns that covers all rows and allows no nulls; and whether
+# rows of other tables, which inherit from this one, are among its rows, but not covered by the index.
 KEY = """
-SELECT k.names FROM pg_index i CROSS JOIN LATERAL (
+SELECT k.names, EXISTS (
+    SELECT FROM pg_inherits h JOIN pg_class c ON c.oid = h.inhparent WHERE c.oid = i.indrelid AND c.relkind = 'r'
+) FROM pg_index i CROSS JOIN LATERAL (
     SELECT array_agg(a.attname::text ORDER BY u.place) AS names, bool_and(a.attnotnull) AS not_null
     FROM unnest(i.indkey::int2[]) WITH ORDINALITY u(number, place)
     JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = u.number WHERE u.place <= i.indnkeyatts

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
+import pickle
+import re
+import sqlite3
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +38,15 @@ from kedge.spaces.stores.store import Batch, Description, Id, Store
 _API_KEY = "QDRANT_API_KEY"
 _PATIENCE = 60  # timeout in seconds; the client's default of 5 is short for a page of vectors
 _MAX_POINTS = 128  # per request: servers accept at most 32 MB
+# What the client pickles in a local folder; older versions also kept these values of a payload as they were.
+_PICKLED = {
+    "qdrant_client.http.models.models": {"PointStruct", "SparseVector"},
+    "datetime": {"date", "datetime", "time", "timedelta", "timezone"},
+    "decimal": {"Decimal"},
+    "uuid": {"UUID"},
+}
+_SCHEMA = "CREATE TABLE points (id TEXT PRIMARY KEY, point BLOB)"
+_REFUSED_NAME = re.compile(r'|\.|\.\.|.*[<>:"/\\|?*\0\x1f].*|.{256,}', re.DOTALL)
 
 
 class QdrantStore(Store):
@@ -94,6 +108,13 @@ class QdrantStore(Store):
 
     def create(self, like: Description) -> None:
         """Create the collection, with the metric of `like`. With cosine, Qdrant normalises vectors to unit norm."""
+        # The client refuses these names too, but only after it has made a folder.
+        names = (self._name, self._wanted or self._name)
+        if not self.address.is_url and any(map(_REFUSED_NAME.fullmatch, names)):
+            raise InputError(
+                f'{self.address}: a name in Qdrant has at most 255 characters, none of them < > : " / \\ | ? or *, and '
+                "is not . or ..; choose another"
+            )
         params = VectorParams(size=like.dim, distance=Distance(DISTANCES[like.metric or "cosine"]))
         self._opened().create_collection(
             self._name,
@@ -135,7 +156,7 @@ class QdrantStore(Store):
         if self._client is not None and self.address.is_url:
             self._client.close()
         elif self._client is not None:
-            _LOCAL.let_go(self.address.place)
+            _LOCAL.let_go(self.address)
         self._client = None
 
     def id_of(self, key: Id) -> Id:
@@ -144,7 +165,7 @@ class QdrantStore(Store):
 
     def _opened(self) -> QdrantClient:
         if self._client is None:
-            self._client = _LOCAL.take(self.address.place)
+            self._client = _LOCAL.take(self.address)
         return self._client
 
     def _vector(self) -> tuple[str, VectorParams]:
@@ -197,21 +218,78 @@ class _LocalClients:
         self._clients: dict[Path, QdrantClient] = {}
         self._users: Counter[Path] = Counter()
 
-    def take(self, place: str) -> QdrantClient:
-        folder = Path(place).resolve()
+    def take(self, address: Address) -> QdrantClient:
+        folder = Path(address.place).resolve()
         if folder not in self._clients:
+            _require_plain(folder, address)
             self._clients[folder] = QdrantClient(path=str(folder))
         self._users[folder] += 1
         return self._clients[folder]
 
-    def let_go(self, place: str) -> None:
-        folder = Path(place).resolve()
+    def let_go(self, address: Address) -> None:
+        folder = Path(address.place).resolve()
         self._users[folder] -= 1
         if not self._users[folder]:
             self._clients.pop(folder).close()
 
 
 _LOCAL = _LocalClients()
+
+
+def _require_plain(folder: Path, address: Address) -> None:
+    """Raise `InputError` if opening this folder could run code from it: the client unpickles all points.
+
+    Pickles have no branches, so that one which names nothing but `_PICKLED` here names nothing else in the client.
+    """
+    if not (folder / "meta.json").is_file():
+        return
+    for name in json.loads((folder / "meta.json").read_text())["collections"]:  # decoded as the client does
+        storage = folder / "collection" / name / "storage.sqlite"
+        try:
+            if storage.is_file():
+                _require_plain_points(storage)
+            elif any(storage.parent.glob("storage.dbm*")):
+                raise pickle.UnpicklingError("a format of old clients")
+        except Exception as error:  # anything that damaged data may raise
+            why = " ".join(str(error).split()) or type(error).__name__
+            raise InputError(
+                f"{address}: not opened, since Qdrant's client unpickles what is in the folder, which can run code, "
+                f"and {str(storage)!r} does not hold points alone ({why}); if you trust it, copy it to a new folder or "
+                "a server with Qdrant's client"
+            ) from None
+
+
+def _require_plain_points(storage: Path) -> None:
+    # A killed writer leaves a journal, without which the points are not whole, and which SQLite has to write back.
+    mode = "rw" if storage.with_name(f"{storage.name}-journal").exists() else "ro"
+    with closing(sqlite3.connect(f"{storage.absolute().as_uri()}?mode={mode}", uri=True)) as database:
+        # A view or another index could show other points here than in the client.
+        made = database.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
+        if made not in ([], [(_SCHEMA,)]):
+            raise pickle.UnpicklingError("another table, index or view")
+        for (point,) in database.execute("SELECT point FROM points ORDER BY rowid") if made else ():
+            _PlainUnpickler(BytesIO(point)).load()
+
+
+class _PlainUnpickler(pickle.Unpickler):
+    """Runs nothing: in place of what it knows by name, it makes objects that do nothing."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Stand in for what the client pickles, and refuse anything else."""
+        if name not in _PICKLED.get(module, ()):
+            raise pickle.UnpicklingError(f"a pickle of {f'{module}.{name}'[:80]!r}")
+        return _Nothing
+
+
+class _Nothing:
+    def __new__(cls, *_: object, **__: object) -> _Nothing:
+        return super().__new__(cls)
+
+    def __init__(self, *_: object, **__: object) -> None:
+        pass
+
+    def __setstate__(self, _: object) -> None:
+        pass
 
 
 def _server(place: str) -> QdrantClient:
