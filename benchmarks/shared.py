@@ -16,6 +16,7 @@ false confidence do not count either, since they have no unseen items.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -71,11 +72,12 @@ def main() -> None:
     kinds = ("shares", "wrong", "noise", "provoked")
     parser.add_argument("--pairs", nargs="+", default=PAIRS)
     parser.add_argument("--kinds", nargs="+", default=kinds, choices=kinds)
+    parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS, help="numbers of seeds, where items are shared")
     parser.add_argument("--rows", type=int, default=ROWS, help=f"of either real space, at most ({ROWS})")
     add_json_option(parser)
     add_run_options(parser, states=2)
     arguments = parser.parse_args()
-    cases = grid(arguments.pairs, arguments.kinds, arguments.states)
+    cases = grid(arguments.pairs, arguments.kinds, arguments.states, arguments.seeds)
     if arguments.json and not arguments.out:
         arguments.out = arguments.json.with_suffix(".jsonl")
     results = run_cases(run, [replace(case, rows=arguments.rows) for case in cases], arguments)
@@ -88,12 +90,12 @@ def main() -> None:
     report(rows)
 
 
-def grid(pairs: list[str], kinds: list[str], states: int) -> list[Case]:
+def grid(pairs: Sequence[str], kinds: Sequence[str], states: int, numbers: Sequence[int] = SEEDS) -> list[Case]:
     """All cases; the longest first."""
     cases = []
     for state in range(states):
         if "shares" in kinds:
-            cases += [Case("shares", p, share, seeds, state) for seeds in SEEDS for p in pairs for share in SHARES]
+            cases += [Case("shares", p, share, seeds, state) for seeds in numbers for p in pairs for share in SHARES]
             cases += [Case("all known", pair, 1.0, -1, state) for pair in pairs]
         if "wrong" in kinds:
             cases += [Case("wrong", pair, share, 15, state) for pair in pairs for share in (1.0, 0.0)]

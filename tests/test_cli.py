@@ -87,7 +87,7 @@ def test_discover_says_how_it_went_and_writes_the_run(folder, capsys, tmp_path):
     chosen = json.loads((tmp_path / "run" / "run.json").read_text())["maps"]["map"]
     assert (
         f"On 1,000 known and found pairs, held out in turn, translated rows reach MRR {chosen['mrr']:.2f} and "
-        f"{chosen['overlap']:.0%} overlap with the partner's ten nearest rows. [by recognition; 1,000 held-out known and "
+        f"{chosen['overlap']:.0%} overlap with the partner's ten nearest rows. [by recognition; 1,000 held-out "
     ) in captured.out
     assert f"map: {chosen['kind']}\n" in captured.out
     assert "whitened" not in captured.out

@@ -182,6 +182,17 @@ def test_what_runs_say_of_themselves_counts(run, verdicts, trusted, message):
     assert message in compared.trust.reason
 
 
+def test_pairs_count_whatever_searches_do(run):
+    """Searches are by plain cosine; pairs that are right were not trusted where these do not do well."""
+    poor, other = judged(run, "failed", "ok"), judged(copy(run), "failed", "failed")
+    compared = compare_runs({"a": poor, "b": other})
+    assert compared.trust[:2] == (0, "pairs")
+    assert "its pairs are ok (" in compared.trust.reason
+    assert "for searching it is failed" in compared.trust.reason
+    poor.health_ = replace(poor.health_, judged=replace(poor.health_.searching, score=0.0))
+    assert compare_runs({"a": poor, "b": other}).trust.run is None
+
+
 def test_the_truth_decides(run):
     wrong, right = with_partners_moved(run, 100), judged(without_pairs_after(run, 60), "uncertain", "uncertain")
     x, y = keys_of_runs([wrong, right])

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import pickle
+import shutil
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
+import kedge
 from kedge import AnchorDiscovery, Embeddings, Schedule, load, read_pairs
 from kedge.cli.main import main
 from kedge.errors import InputError
-from kedge.judging.acceptability import KnownRows, answer_lexicon, learn_sharpness, trust_in
-from kedge.judging.health import Answer
+from kedge.judging.acceptability import KnownRows, answer_lexicon, judge_by_unseen, learn_sharpness, trust_in
+from kedge.judging.health import Answer, Health
 from kedge.matching import CandidateComparison, ExactComparison, find_candidates
 from kedge.spaces.pairs import read_table
 from kedge.tasks import calibration_error, make_lexicon, reliability
@@ -86,8 +89,76 @@ def test_the_lexicon_has_a_verdict_of_its_own():
     )
     failed = Answer(0.05, "failed", "It is not.", "Give seeds.")
     assert trust_in(failed) == trust_in(replace(failed, score=0.24)) == 0  # as a map judged by known pairs may be
-    assert answer_lexicon(probabilities, known, failed, 0.5).verdict == "failed"
-    assert answer_lexicon(probabilities / 10, known, OK_MAP, 0.5).verdict == "failed"
+    assert answer.basis == "2 known pairs, held out in turn"
+    assert answer_lexicon(probabilities, NOTHING, OK_MAP, 0.5).basis == "how far first candidates lead"
+
+
+@pytest.mark.parametrize(("verdict", "score"), [("failed", 0.05), ("uncertain", 0.15), ("uncertain", 0.0)])
+def test_of_a_map_that_is_not_trusted_no_translation_is_assessed(verdict, score):
+    """Under a map that was uncertain, it said that 0 % of the translations are acceptable, as if that were known."""
+    answer = answer_lexicon(torch.zeros(3, 2), NOTHING, Answer(score, verdict, "It is not.", "Give seeds."), 0.5)
+    assert (answer.verdict, answer.advice) == (verdict, "Give seeds.")
+    assert answer.reason == f"Translations cannot be assessed, because the map is {verdict}. It is not."
+
+
+def test_a_lexicon_is_judged_by_what_it_lists():
+    """It was OK with nothing listed, and failed where a few of many rows have a translation that is probable."""
+    few = torch.full((100, 2), 0.05)
+    few[:5, 0] = 0.9
+    assert answer_lexicon(few, NOTHING, OK_MAP, 0.5).verdict == "ok"
+    assert answer_lexicon(few, NOTHING, OK_MAP, 0.0).verdict == "failed"
+    for share, verdict in ((0.4, "uncertain"), (0.1, "failed")):
+        nothing = answer_lexicon(torch.full((100, 2), share), NOTHING, OK_MAP, 0.5)
+        assert nothing.verdict == verdict
+        assert "0 rows have one that is at least 50% probable" in nothing.reason
+
+
+def test_a_lexicon_is_no_better_than_its_map():
+    """Where only known pairs showed that the map is right, 74 translations were listed, and .15 of them right."""
+    probable = torch.full((100, 2), 0.66)
+    answer = answer_lexicon(probable, NOTHING, replace(OK_MAP, verdict="uncertain", score=0.6), 0.5)
+    assert (answer.verdict, answer.score) == ("uncertain", 0.6)
+
+
+def test_known_pairs_that_are_no_seeds_say_whether_the_map_is_right():
+    failed = Answer(0.05, "failed", "It is not.", "Give seeds.")
+    ranked, right = torch.zeros(30, 2), torch.zeros(30, 2, dtype=torch.bool)
+    right[:12, 0] = True
+    assert trust_in(judge_by_unseen(failed, KnownRows(ranked, right))) == 1
+    assert judge_by_unseen(failed, KnownRows(ranked[:19], right[:19])) is failed
+    wrong = judge_by_unseen(OK_MAP, KnownRows(ranked, torch.zeros_like(right)))
+    assert (wrong.verdict, trust_in(wrong)) == ("failed", 0)
+
+
+def test_seeds_cannot_make_a_lexicon_of_noise(rotated):
+    """What is found in noise leans towards the seeds: read without themselves, nearly all of them come first."""
+    chance = np.random.default_rng(0)
+    x, y = (chance.standard_normal((300, 48)) for _ in range(2))
+    discovery = AnchorDiscovery(n_anchors=20, schedule=Schedule(), device="cpu").fit(x, y, [(i, i) for i in range(20)])
+    lexicon = make_lexicon(discovery, x, y)
+    assert discovery.health_.judged.verdict == lexicon.answer.verdict == "failed"
+    assert lexicon.translations.known_first > 6
+    assert not list(lexicon.entries())
+
+
+def test_a_lexicon_asks_whether_the_map_is_right_and_not_how_searches_do(fitted, words):
+    """With plain cosine at .24, pairs were ok, and nothing could be said of translations."""
+    poor = copy(fitted)
+    searching = Answer(0.24, "failed", "Poor by cosine.", "Do not search.")
+    poor.health_ = replace(fitted.health_, searching=searching)
+    assert make_lexicon(poor, *words).answer.verdict == "ok"
+    poor.health_ = replace(poor.health_, judged=None)  # a run that was written before that was kept
+    assert poor.health_.judgement == searching
+    assert make_lexicon(poor, *words).answer.verdict == "failed"
+
+
+def test_runs_written_before_the_map_was_judged_apart_still_load(run_files, tmp_path):
+    folder = shutil.copytree(run_files[0], tmp_path / "run")
+    stored = json.loads((folder / "run.json").read_text())
+    assert stored["health"]["judged"]["verdict"] == "ok"
+    assert Health.from_dict(stored["health"]).judged.score > 0.3
+    del stored["health"]["judged"]
+    assert Health.from_dict(stored["health"]).judged is None
 
 
 def test_known_pairs_that_are_not_even_candidates_count_against_all():
@@ -179,6 +250,8 @@ def test_lexicon_command(run_files, tmp_path, capsys):
     assert {row["rank"] for row in table} <= {"1", "2"}
     assert printed.startswith("Lexicon: OK")
     assert f"{len(table)} translations of " in printed
+    assert "[by 15 known pairs, held out in turn]" in printed
+    assert "List what is probable enough for you with --min-confidence" in printed
     assert main(["lexicon", *run_files, "-o", str(out)]) == 2
     assert "already exists" in capsys.readouterr().err
     assert main(["lexicon", *run_files, "-o", str(out), "--overwrite", "--top", "1", "--json"]) == 0
@@ -187,6 +260,25 @@ def test_lexicon_command(run_files, tmp_path, capsys):
     assert described["translations"] == described["rows"] == len(table)
     assert described["lexicon"]["verdict"] == "ok"
     assert all(float(row["probability"]) >= 0.5 for row in table)
+
+
+def test_a_lexicon_that_is_not_ok_is_written_and_exits_with_three(small_files, tmp_path, capsys):
+    run, out = tmp_path / "run", tmp_path / "lexicon.tsv"
+    assert main(["discover", *small_files[:2], "--seeds", small_files[2], "-o", str(run), "--anchors", "20"]) == 0
+    failed = load(run)
+    answer = Answer(0.05, "failed", "It is not.", "Give more seeds.")
+    failed.health_ = replace(failed.health_, searching=answer, judged=answer)
+    failed.save(run, overwrite=True)
+    capsys.readouterr()
+    command = ["lexicon", str(run), *small_files[:2], "-o", str(out)]
+    assert main(command) == 3
+    assert read_table(out) == []
+    captured = capsys.readouterr()
+    assert captured.out.startswith("Lexicon: FAILED")
+    assert "Translations cannot be assessed, because the map is failed. It is not." in captured.out
+    assert "WARNING the verdict for a lexicon is failed: do not rely on it. Give more seeds." in captured.err
+    assert main([*command, "--overwrite", "--ignore-verdict"]) == 0
+    assert main([*command, "--overwrite", "--json"]) == 3
 
 
 def test_a_lexicon_is_a_pair_file(tmp_path, rotated):
@@ -231,6 +323,9 @@ def test_any_confidence_without_a_new_discovery(rotated, tmp_path, capsys):
 
 def test_answers_in_notebooks(fitted):
     assert "<b>ok</b>" in fitted.health_.map._repr_html_()
+    assert "[by recognition; " in fitted.health_.map._repr_html_()
+    spaces = (np.eye(3), np.eye(3))
+    assert "<b>uncertain</b> (0.00): Nothing can be said" in kedge.judge(*spaces, np.eye(3))._repr_html_()
     page = fitted._repr_html_()
     assert "<th>Searching</th>" in page
     assert "<th>Pairs</th>" in page

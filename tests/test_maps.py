@@ -217,6 +217,15 @@ def test_where_spaces_are_not_bent_a_linear_map_is_chosen_all_the_same(with_kern
     assert chosen(straight(800, noise=0.3), 400).family in OURS
 
 
+def test_a_map_that_takes_rows_to_nothing_finds_nothing():
+    """Of noise that is not centered, a map to zero had an MRR of 1.00: no row was closer than the partner."""
+    generator = torch.Generator().manual_seed(0)
+    x, y = (unit(torch.randn(400, 16, generator=generator)) for _ in range(2))
+    rows = torch.arange(60)
+    trial = choosing._Trial.from_pairs(Problem(x, y, rows, rows, DEFAULT_BUDGET), rows, rows, None, generator)
+    assert (trial.scores(LinearMap(torch.zeros(16, 16)))[0] == 1 / 400).all()
+
+
 def test_with_hardly_a_pair_nothing_is_tried(with_kernel):
     few = chosen(straight(300), 5)
     assert (few.family, few.label, few.mrr, few.overlap) == ("refined rotation", "refined rotation", None, None)

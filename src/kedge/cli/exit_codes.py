@@ -8,6 +8,7 @@ EXIT_INTERRUPTED = 130
 
 NOT_PASSED = {
     "discover": "the run is not ok for searching (with --require pairs: for pairs)",
+    "lexicon": "what is listed is not ok for a lexicon",
     "unite": "the map is not ok, or a space was left out",
     "compare": "no run can be trusted",
     "rehearse": "a metric is below --fail-under",

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from kedge.geometry import nearest_rotation
-from kedge.judging.answers import answer_all, judge_by_known
+from kedge.judging.answers import answer_all, judge_by_known, places_are_known
 from kedge.judging.confidence import Confidence, measure_confidence
 from kedge.judging.doubtful_seeds import contradicted_seeds, name_opinions, rows_closer, suspect_seeds
 from kedge.judging.health import Health
@@ -90,10 +90,13 @@ def learn_findings(
         problem, *known_and_found(problem, alignment.match), generator, candidates=alignment.candidates
     )
     closer = rows_closer(problem, honest.x, honest.y)
-    map_is_ok = judged.answer.verdict == "ok"
-    suspects = suspect_seeds(problem, closer) & map_is_ok
-    contradicted = suspects | (contradicted_seeds(problem, closer) & map_is_ok)
     judged = judge_by_known(problem, judged, centers)
+    known_places = places_are_known(judged)
+    suspects, contradicted = suspect_seeds(problem, closer), contradicted_seeds(problem, closer)
+    if judged.known_rank is not None:  # found pairs may be wrong, and a few rows closer mean little in a small space
+        suspects = suspects & contradicted
+    suspects = suspects & known_places
+    contradicted = suspects | (contradicted & known_places)
     trusted, certain = problem.without_seeds(suspects), problem.without_seeds(contradicted)
     seeds = certain.seeds_x, certain.seeds_y
     confidence = measure_confidence(problem, honest, alignment.match.partner, seeds, judged, log, disjoint=disjoint)
@@ -142,7 +145,7 @@ def learn_findings(
     health = answer_all(
         trusted, testing, alignment, judged, confidence, sureness, forward, len(problem.seeds_x), disjoint=disjoint
     )
-    opinions = name_opinions(seeds_found == problem.seeds_y, contradicted, known=map_is_ok)
+    opinions = name_opinions(seeds_found == problem.seeds_y, contradicted, known=known_places)
     return Findings(
         health, confidence, pairs, suspects, opinions, closer, seeds_found, model, forward, back, free, snapped
     )

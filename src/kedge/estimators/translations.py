@@ -17,7 +17,14 @@ from torch import Tensor
 from kedge.errors import InputError
 from kedge.estimators.devices import load_problem, resolve_device, to_numpy
 from kedge.estimators.pair_inputs import PairsLike, as_pair_rows
-from kedge.judging.acceptability import CANDIDATES, KnownRows, answer_lexicon, learn_sharpness, trust_in
+from kedge.judging.acceptability import (
+    CANDIDATES,
+    KnownRows,
+    answer_lexicon,
+    judge_by_unseen,
+    learn_sharpness,
+    trust_in,
+)
 from kedge.judging.health import Answer
 from kedge.matching import ExactComparison, Problem, compare, using_precision
 from kedge.models.cross_fitting import cross_fitted
@@ -68,7 +75,8 @@ def find_translations(
     """The best `top` rows of Y for each row of X.
 
     The seeds that do not look wrong, and the `known` pairs, calibrate the probabilities; a row may have several known
-    partners, any of which is right. The answer counts the rows with a translation of at least `min_confidence`.
+    partners, any of which is right. Twenty or more that are no seeds also say whether the map is right, whatever the
+    discovery said. The answer is about translations of at least `min_confidence`.
     """
     if not 1 <= top <= CANDIDATES:
         raise InputError(f"top must be from 1 to {CANDIDATES}, got {top!r}")
@@ -83,11 +91,13 @@ def find_translations(
         ranked, rows = _read_unaided(problem, model, discovery.random_state_)
     answers = torch.from_numpy(np.concatenate([seeds, given])).to(problem.device)
     tested = _known_rows(ranked, rows, answers)
+    unseen = _known_rows(ranked, rows, answers[~torch.isin(answers[:, 0], problem.seeds_x)])
     health = discovery.health_
+    of_map = judge_by_unseen(health.judgement, unseen)
     recognised = health.recognised * min(len(problem.x), len(problem.y)) / len(problem.x)
     sharpness = learn_sharpness(ranked, recognised, health.overlap.x.high, tested, len(problem.y))
-    probability = (sharpness.probabilities(ranked) * (trust_in(health.map) * tested.trust))[:, :top]
-    answer = answer_lexicon(probability, tested, health.map, min_confidence)
+    probability = (sharpness.probabilities(ranked) * (trust_in(of_map) * tested.trust))[:, :top]
+    answer = answer_lexicon(probability, tested, of_map, min_confidence)
     return Translations(to_numpy(rows[:, :top]), to_numpy(probability.float()), answer, tested.count, tested.first)
 
 

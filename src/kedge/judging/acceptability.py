@@ -30,6 +30,7 @@ import torch
 from torch import Tensor
 
 from kedge.judging.health import OK, UNCERTAIN, Answer, verdict_of
+from kedge.judging.judge import RECOGNISED_SCALE
 
 CANDIDATES = 32
 """How many of the best candidates of a row compete with each other."""
@@ -54,6 +55,8 @@ _LATER = 8
 _MAX_ODDS, _RECOGNISED = 2.0, 0.1
 # If a smaller share of the known pairs has its partner among the candidates, the probabilities shrink accordingly.
 _REACHED, _MIN_KNOWN = 0.5, 10
+# At least this many known pairs that the search never saw show by themselves whether the map is right.
+_ENOUGH_UNSEEN = 20
 
 
 @dataclass(frozen=True)
@@ -172,6 +175,20 @@ def _thinning_rate(ranked: Tensor) -> float:
     return 1 / max(spread, 1e-6)
 
 
+def judge_by_unseen(judged: Answer, unseen: KnownRows) -> Answer:
+    """Whether the map is right: as judged, or by known pairs that are no seeds, if there are enough.
+
+    Seeds cannot show it: what a search finds leans towards them, and in noise nearly all of them may come first.
+    """
+    if unseen.count < _ENOUGH_UNSEEN:
+        return judged
+    share = unseen.first / unseen.count
+    reason = f"Of {unseen.count} known pairs that are no seeds, {unseen.first} come first."
+    score = min(RECOGNISED_SCALE * share, 1.0)
+    advice = "Run the discovery again with some of these pairs as seeds."
+    return Answer(score, verdict_of(score), reason, advice, f"{unseen.count} known pairs that are no seeds")
+
+
 def trust_in(map_answer: Answer) -> float:
     """A factor of all probabilities, from 0 to 1: less than 1 if the map's answer is in doubt, 0 if it is failed."""
     if map_answer.verdict == "failed":
@@ -180,23 +197,31 @@ def trust_in(map_answer: Answer) -> float:
 
 
 def answer_lexicon(probabilities: Tensor, known: KnownRows, map_answer: Answer, min_confidence: float) -> Answer:
-    """Whether translations with these probabilities (n, k) are fit for a lexicon."""
-    share = float(probabilities[:, 0].mean())
-    listed = int((probabilities[:, 0] >= min_confidence).sum())
-    basis = "no known pair checks that"
+    """Whether those translations with these probabilities (n, k) that are listed are fit for a lexicon.
+
+    `map_answer` says whether the map is right; unless it may be, nothing is said of translations.
+    """
+    if trust_in(map_answer) == 0:
+        verdict = map_answer.verdict
+        reason = f"Translations cannot be assessed, because the map is {verdict}. {map_answer.reason}"
+        return Answer(0.0, verdict, reason, map_answer.advice, map_answer.basis)
+    first = probabilities[:, 0]
+    share, listed = float(first.mean()), first[first >= min_confidence]
+    basis, checked = "how far first candidates lead", "no known pair checks that"
     if known.count:
         named = "known pair" if known.count == 1 else "known pairs"
-        basis = f"of {known.count} {named}, held out in turn, {known.first} come first"
-    if map_answer.verdict == "failed":
-        reason = "Nothing can be said of translations while the map is failed."
-        return Answer(min(share, UNCERTAIN / 2), "failed", reason, map_answer.advice)
+        basis = f"{known.count} {named}, held out in turn"
+        checked = f"of {known.count} {named}, held out in turn, {known.first} come first"
     reason = (
-        f"About {share:.0%} of the first translations are acceptable, and {listed} rows have one that is at least "
-        f"{min_confidence:.0%} probable; {basis}."
+        f"About {share:.0%} of the first translations are acceptable, and {len(listed)} rows have one that is at least "
+        f"{min_confidence:.0%} probable; {checked}."
     )
-    score = min(share, map_answer.score)
-    verdict = verdict_of(score)
+    if not len(listed):
+        score = min(share, map_answer.score, UNCERTAIN)
+        return Answer(score, verdict_of(score), reason, "List less probable ones with --min-confidence.", basis)
+    score = min(float(listed.mean()), map_answer.score)
+    verdict = "uncertain" if map_answer.verdict == "uncertain" and score >= OK else verdict_of(score)
     advice = "List what is probable enough for you with --min-confidence, and look at a few of the least probable."
     if verdict != "ok":
         advice = "Read it as suggestions: give more known pairs, or list only what is very probable."
-    return Answer(score, verdict, reason, advice)
+    return Answer(score, verdict, reason, advice, basis)

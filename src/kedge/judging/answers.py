@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kedge.judging.confidence import Confidence
-from kedge.judging.health import OK, Answer, Health, Interval, Overlap, Verdict, verdict_of
+from kedge.judging.health import OK, UNCERTAIN, Answer, Health, Interval, Overlap, Verdict, verdict_of
 from kedge.judging.judge import RECOGNISED_SCALE, Judgement
 from kedge.judging.overlap import estimate_overlap
 from kedge.judging.recognition import Recognition
@@ -20,8 +21,11 @@ from kedge.solving.alignment import Alignment
 _FEW = 0.5
 # If known pairs leave less than this share of the recognised rows, the others recognise twins.
 _TWINS = 0.5
-# The MRR of held-out known partners from which a map is no accident: by chance it would be a hundredth.
-_RANK = 0.1
+# The MRR of held-out known partners from which a map is no accident, and at least this many times what chance reaches,
+# which is a hundredth where Y has 800 rows, but .09 where it has 50.
+_RANK, _TIMES_CHANCE = 0.1, 3.0
+# The MRR from which known pairs alone show where a seed's partner should be.
+_CLEAR_RANK = 0.5
 # A search serves if a row's partner is the first or second answer, or if half of the ten nearest are the partner's too.
 _SEARCH_OK, _SEARCH_UNCERTAIN = 0.5, 0.25
 _SEARCH_ADVICE = {
@@ -41,11 +45,21 @@ def judge_by_known(problem: Problem, judged: Judgement, centers: Centers) -> Jud
     if seeds < ENOUGH_KNOWN or judged.answer.verdict == "ok":
         return judged
     rank = choose_map(problem, problem.seeds_x, problem.seeds_y, seeds, centers.y).mrr
-    if rank is None or rank < _RANK:
+    if rank is None or rank < max(_RANK, _TIMES_CHANCE * rank_by_chance(len(problem.y))):
         return judged
     reason = f"Known pairs that are held out find their partner with MRR {rank:.2f}, by maps of the others alone."
     advice = "Use it by what it does on the known pairs; found pairs are another question."
-    return replace(judged, answer=Answer(max(rank, OK), "ok", reason, advice))
+    return replace(judged, answer=Answer(max(rank, OK), "ok", reason, advice), known_rank=rank)
+
+
+def rank_by_chance(rows: int) -> float:
+    """The mean reciprocal rank of one of so many rows if all ranks are equally probable: H(rows) / rows."""
+    return (math.log(rows) + float(np.euler_gamma)) / rows
+
+
+def places_are_known(judged: Judgement) -> bool:
+    """Whether the map is good enough to say which seeds are wrong."""
+    return judged.ok and (judged.known_rank is None or judged.known_rank >= _CLEAR_RANK)
 
 
 def answer_all(
@@ -66,37 +80,48 @@ def answer_all(
     those of them that test what was learned from the others. `found` (p,) are confidences.
     """
     overlap = _overlap(trusted, testing, confidence, disjoint=disjoint)
-    searching = answer_searching(judged, forward, confidence.recognition)
+    searching = answer_searching(judged, forward, confidence.recognition, seeds)
     pairs = answer_pairs(trusted, judged, confidence, found, overlap, seeds, disjoint=disjoint)
     recognised, mutual = confidence.recognition.share, alignment.match.mutual_share
-    return Health(searching, pairs, overlap, recognised, judged.closeness, judged.agreement, mutual)
+    of_map = replace(judged.answer, basis=_basis_of(judged))
+    if judged.known_rank is not None:
+        of_map = replace(of_map, verdict="uncertain")
+    return Health(searching, pairs, overlap, recognised, judged.closeness, judged.agreement, mutual, judged=of_map)
 
 
-def answer_searching(judged: Judgement, chosen: ChosenMap, recognition: Recognition) -> Answer:
+def answer_searching(judged: Judgement, chosen: ChosenMap, recognition: Recognition, seeds: int) -> Answer:
     """Whether one can search with a map: as measured on known pairs if there are enough, otherwise as judged.
 
     Found pairs are the easy ones: what is measured on them can make the answer worse, but not better. `recognition` is
     that of all rows, which the answer for pairs reports, too: one figure for one thing.
     """
-    answer, measured = judged.answer, _describe_search(chosen)
+    tested = "known" if chosen.by_known else "known and found" if seeds else "found"
+    answer, measured = judged.answer, _describe_search(chosen, tested)
     score = max(chosen.mrr or 0.0, chosen.overlap or 0.0)
     verdict: Verdict = "ok" if score >= _SEARCH_OK else "uncertain" if score >= _SEARCH_UNCERTAIN else "failed"
     if chosen.by_known:
         return Answer(
-            score, verdict, f"{measured}.", _SEARCH_ADVICE[verdict], f"{chosen.tested:,} held-out known pairs"
+            score, verdict, f"{measured}.", _SEARCH_ADVICE[verdict], f"{chosen.tested:,} held-out {tested} pairs"
         )
-    reason, basis = answer.reason, "too few rows" if judged.closeness is None else "random starts"
-    if judged.significant:
-        basis = "recognition"
-        if answer.verdict == "ok":
-            reason = _describe_recognised(judged.recognition, recognition)
+    reason, basis = answer.reason, _basis_of(judged)
+    if judged.significant and answer.verdict == "ok" and judged.known_rank is None:
+        reason = _describe_recognised(judged.recognition, recognition)
     if answer.verdict != "ok":  # what found pairs say does not count
         return replace(answer, reason=reason, basis=basis)
     if chosen.mrr is None:
         return replace(answer, reason=reason, basis=basis, advice=_SEARCH_ADVICE["ok"])
-    reason, basis = f"{reason} {measured}.", f"{basis}; {chosen.tested:,} held-out found pairs"
+    reason, basis = f"{reason} {measured}.", f"{basis}; {chosen.tested:,} held-out {tested} pairs"
     score = answer.score if verdict == "ok" else min(score, answer.score)
     return Answer(score, verdict, reason, _SEARCH_ADVICE[verdict], basis)
+
+
+def _basis_of(judged: Judgement) -> str:
+    """What the judgement rests on."""
+    if judged.known_rank is not None:
+        return "held-out known pairs"
+    if judged.significant:
+        return "recognition"
+    return "too few rows" if judged.closeness is None else "random starts"
 
 
 def _describe_recognised(judged: Recognition, recognition: Recognition) -> str:
@@ -112,12 +137,11 @@ def _smaller(recognition: Recognition) -> str:
     return "X" if recognition.rows_x <= recognition.rows_y else "Y"
 
 
-def _describe_search(chosen: ChosenMap) -> str:
-    kind = "known" if chosen.by_known else "found"
+def _describe_search(chosen: ChosenMap, tested: str) -> str:
     mrr, overlap = chosen.mrr or 0.0, chosen.overlap or 0.0
     return (
-        f"Of {chosen.tested:,} {kind} pairs, held out in turn, a translated row finds its partner with MRR {mrr:.2f}, "
-        f"and {overlap:.0%} of the partner's ten nearest rows"
+        f"On {chosen.tested:,} {tested} pairs, held out in turn, translated rows reach MRR {mrr:.2f} and {overlap:.0%} "
+        "overlap with the partner's ten nearest rows"
     )
 
 
@@ -136,9 +160,11 @@ def answer_pairs(
     rows = min(recognition.rows_x, recognition.rows_y)
     seeds_recognised = _recognised_seeds(trusted, confidence)
     share = max(recognition.count - seeds_recognised, 0.0) / max(rows - len(trusted.seeds_x), 1)
-    score = min(RECOGNISED_SCALE * share, judged.answer.score, 1.0) if len(found) else 0.0
+    known_alone = judged.known_rank is not None
+    limit = UNCERTAIN if known_alone else judged.answer.score
+    score = min(RECOGNISED_SCALE * share, limit, 1.0) if len(found) else 0.0
     verdict = verdict_of(score)
-    counted = f"{len(found):,} pairs found" + (f" besides the {seeds:,} seeds" if seeds else "")
+    counted = _count_pairs(len(found), seeds)
     right = f", about {found.mean():.0%} of them right" if len(found) else ""
     others = "other rows" if seeds else "rows"
     if recognition.rows_x != recognition.rows_y:
@@ -148,25 +174,39 @@ def answer_pairs(
     if disjoint:
         reason = f"{counted}; none are looked for: the spaces were said to have nothing in common."
         return Answer(score, verdict, reason, "Omit --disjoint if they may share items after all.", "what was said")
+    basis = "recognition"
     if judged.answer.verdict != "ok":
-        reason = f"{counted}{right}; nothing can be said of them while the map is {judged.answer.verdict}."
+        basis = _basis_of(judged)
+        verdict = judged.answer.verdict
+        reason = f"{counted}{right}; they cannot be assessed, because the map is {verdict}."
         advice = judged.answer.advice
     elif rows <= len(trusted.seeds_x):
         reason, advice = f"{counted}: every row is in a seed.", "Give more rows to find pairs among."
+    elif known_alone:
+        verdict, basis = "uncertain", _basis_of(judged)
+        reason = f"{counted}; only known pairs show that the map is right, and they say nothing of other pairs."
+        advice = "Use the map, which needs no pairs; check the pairs that are listed before you use them."
     elif verdict == "ok":
         reason = f"{counted}{right}; {recognised}."
         advice = "Use pairs of high confidence first, and look at a few of them."
     else:
-        reason = f"{counted}{right}; {recognised}: {few}, or several rows of Y fit equally well."
+        reason = f"{counted}{right}; {recognised}: {few} several rows of Y fit equally well."
         advice = "Use the map, which needs no pairs; look at the pairs that are listed before you use them."
-    return Answer(score, verdict, f"{reason} {confidence.isolation}".strip(), advice, "recognition")
+    return Answer(score, verdict, f"{reason} {confidence.isolation}".strip(), advice, basis)
+
+
+def _count_pairs(found: int, seeds: int) -> str:
+    besides = f" besides the {seeds:,} seed{'s' * (seeds != 1)}" if seeds else ""
+    return f"{found:,} pair{'s' * (found != 1)} found{besides}"
 
 
 def _describe_few(shared: Interval, smaller: str) -> str:
-    """How much the two spaces share, as a share of the smaller one."""
+    """How much the two spaces share, as a share of the smaller one, as the first of two reasons, or against it."""
+    if shared.estimate is not None and shared.high >= _FEW:
+        return f"the two share {shared} of {smaller}'s items, {'but' if shared.low >= _FEW else 'or'}"
     amount = "few" if shared.high < _FEW else "an unknown part of their"
     known = "" if str(shared) == "unknown" else f" ({shared} of {smaller}'s)"
-    return f"the two share {amount} items{known}"
+    return f"the two share {amount} items{known}, or"
 
 
 def _recognised_seeds(trusted: Problem, confidence: Confidence) -> int:

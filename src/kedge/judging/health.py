@@ -99,6 +99,8 @@ class Health:
     `searching`: does a translated vector find what it should? `pairs`: are the found pairs, which do not include the
     seeds, right? `lexicon`: are translations right? It is None in a run, since a lexicon is made afterwards and carries
     its own answer: `make_lexicon(...).answer`, and what `kedge lexicon` prints.
+    `judged`: is the map right, whether or not one can search with it? It is uncertain if only known pairs show that,
+    and None in runs that were written before it was kept.
     `recognised` is the approximate share of the smaller space's rows that recognise their counterpart. `closeness` and
     `agreement` say by how much the map beats its best rival, of random starts or mirror images, in how close it brings
     the spaces, and in how far two halves of the rows agree about it (None if that was not needed, or could not be
@@ -113,11 +115,17 @@ class Health:
     agreement: float | None
     mutual: Share
     lexicon: Answer | None = None
+    judged: Answer | None = None
 
     @property
     def map(self) -> Answer:
         """The answer for searching, which is what the map is for."""
         return self.searching
+
+    @property
+    def judgement(self) -> Answer:
+        """Whether the map is right; in a run that does not hold that, the answer for searching."""
+        return self.searching if self.judged is None else self.judged
 
     @property
     def answers(self) -> dict[str, Answer]:
@@ -142,4 +150,5 @@ class Health:
 
 def _described(answer: Answer) -> str:
     """An answer in HTML."""
-    return f"<b>{answer.verdict}</b> ({answer.score:.2f}): {escape(answer.reason)} {escape(answer.advice)}"
+    basis = f" [by {escape(answer.basis)}]" if answer.basis else ""
+    return f"<b>{answer.verdict}</b> ({answer.score:.2f}): {escape(answer.reason)}{basis} {escape(answer.advice)}"

@@ -44,7 +44,7 @@ class Neighbour(NamedTuple):
     log_likelihood_ratio: float
 
 
-class Ranked(NamedTuple):
+class RankedKeys(NamedTuple):
     """The nearest rows (q, k) of q queries, their cosines (q, k) and log likelihood ratios (q, k), likeliest first."""
 
     rows: Tensor
@@ -90,7 +90,7 @@ def search_common(
     }
 
 
-def rank(queries: Tensor, targets: Tensor, k: int) -> Ranked:
+def rank(queries: Tensor, targets: Tensor, k: int) -> RankedKeys:
     """The k targets (m, c) that most likely stand for the same item as each query (q, c), in shared coordinates."""
     ratios, rows = top_k(queries, targets, k)
     left, right = queries[:, :-_PER_ROW], targets[:, :-_PER_ROW]
@@ -100,4 +100,4 @@ def rank(queries: Tensor, targets: Tensor, k: int) -> Ranked:
     for place in range(rows.shape[1]):  # one neighbour of all queries at a time, to save memory
         near = right[rows[:, place]]
         cosines[:, place] = (left * near).sum(dim=1) / (length * near.norm(dim=1)).clamp_min(tiny)
-    return Ranked(rows, cosines.clamp_(-1, 1), ratios)
+    return RankedKeys(rows, cosines.clamp_(-1, 1), ratios)

@@ -114,7 +114,7 @@ def _may_have_several(discovery: AnchorDiscovery) -> bool:
 def _describe_map(discovery: AnchorDiscovery) -> str:
     """Which map `kedge translate` uses."""
     kind, mrr = (discovery.map_scores_["map"][name] for name in ("kind", "mrr"))
-    return f"map: {kind}" + ("; too few pairs are certain to hold some out to try it on" if mrr is None else "")
+    return f"map: {kind}" + ("; too few certain pairs to test it on held-out ones" if mrr is None else "")
 
 
 def _describe_queries(queries: QueryTranslation) -> str:

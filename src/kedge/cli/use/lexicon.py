@@ -15,6 +15,7 @@ from kedge.cli.arguments import (
     add_table,
     positive,
 )
+from kedge.cli.exit_codes import EXIT_NOT_PASSED
 from kedge.cli.true_pairs import add_known, add_pair_reading, describe_pairs, read_known
 
 _SHOWN = 5
@@ -34,7 +35,8 @@ def add_parser(commands: Any) -> None:
 
 The table has the columns source, target, probability and rank. Unlike the pairs of a run it may list a row of either
 side several times: a word has several translations. It is made from a finished run: another --min-confidence needs no
-new discovery. The probabilities are calibrated by the seeds, each held out in turn, and by --known.""",
+new discovery. The probabilities are calibrated by the seeds, each held out in turn, and by --known.
+If what is listed is not ok for a lexicon, the exit code is 3; the table is written all the same.""",
     )
     add_run(parser)
     add_spaces(parser)
@@ -43,13 +45,14 @@ new discovery. The probabilities are calibrated by the seeds, each held out in t
     parser.add_argument("--top", metavar="N", type=positive, default=3, help="at most N translations per row (3)")
     add_known(parser, purpose="calibrate by these pairs as well")
     add_pair_reading(parser)
+    parser.add_argument("--ignore-verdict", action="store_true", help="exit with 0 whatever the verdict is")
     add_device(parser)
     add_limit(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Load, list, write, and print a few of them."""
-    from kedge.cli.output import note, print_answer, print_json, print_line
+    from kedge.cli.output import note, print_answer, print_json, print_line, warn
     from kedge.cli.output_files import require_free
     from kedge.estimators import load
     from kedge.spaces import read_embeddings
@@ -74,20 +77,26 @@ def run(arguments: argparse.Namespace) -> int:
     )
     entries = lexicon.write(arguments.out, spreadsheet_safe=arguments.spreadsheet_safe)
     words = len({entry.source for entry in lexicon.entries()})
+    answer = lexicon.answer
     if arguments.json:
         print_json(
             {
                 "out": str(arguments.out),
-                "lexicon": lexicon.answer,
+                "lexicon": answer,
                 "translations": entries,
                 "rows": words,
                 "known": lexicon.translations.known,
                 "known_first": lexicon.translations.known_first,
             }
         )
+    else:
+        print_answer("Lexicon: ", answer)
+        print_line(f"{entries} translations of {words} of {len(x)} rows of X in {arguments.out}")
+        for entry in lexicon.surest(_SHOWN):
+            print_line(f"  {entry.source} = {entry.target}  ({entry.probability:.2f})")
+        if answer.verdict == "ok":
+            print_line(answer.advice)
+    if answer.verdict == "ok":
         return 0
-    print_answer("Lexicon: ", lexicon.answer)
-    print_line(f"{entries} translations of {words} of {len(x)} rows of X in {arguments.out}")
-    for entry in lexicon.surest(_SHOWN):
-        print_line(f"  {entry.source} = {entry.target}  ({entry.probability:.2f})")
-    return 0
+    warn(f"the verdict for a lexicon is {answer.verdict}: do not rely on it. {answer.advice}")
+    return 0 if arguments.ignore_verdict else EXIT_NOT_PASSED

@@ -75,7 +75,7 @@ class ChosenMap:
 
     `mrr` is the mean reciprocal rank of a row's partner, `overlap` the share of its ten nearest that the partner has,
     too; both are None if there were too few pairs to measure them. `tested` pairs were held out in turn: known ones
-    (`by_known`), or found ones, which are easier.
+    (`by_known`), or both known and found ones, which are easier.
     """
 
     map: Map
@@ -307,6 +307,7 @@ class _Trial:
         """
         place = min(max(1, round(NEIGHBOURS * self.share)), len(self.index) - 1)
         queries = _raw(on_tensors(candidate, self.queries), self.center)
+        vanished = (queries == 0).all(dim=1)  # equally far from all rows: such a map knows none of them
         parts = []
         for rows, similarity in row_blocks(queries, self.index, self.budget):
             theirs = self.partners_nearest[rows]
@@ -318,7 +319,7 @@ class _Trial:
             # If the partner is itself among the best, all others move up by one.
             above = own >= values[:, place - 1 : place]
             margin = own - torch.where(above, values[:, place : place + 1], values[:, place - 1 : place])
-            rank = similarity.gt_(own).sum(dim=1) + 1
+            rank = torch.where(vanished[rows], len(self.index), similarity.gt_(own).sum(dim=1) + 1)
             parts.append(torch.stack([1 / rank.double(), shared, margin.squeeze(1).double()]))
         return torch.cat(parts, dim=1)
 

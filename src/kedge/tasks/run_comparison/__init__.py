@@ -19,7 +19,7 @@ from kedge.tasks.run_comparison.side_by_side import (
     compare_runs,
     keys_of_runs,
 )
-from kedge.tasks.run_comparison.trust import GoldScore, RunSummary, Trust
+from kedge.tasks.run_comparison.trust import GoldScore, RunSummary, TrustedRun
 
 __all__ = [
     "COMMON_COLUMNS",
@@ -32,7 +32,7 @@ __all__ = [
     "PairAgreement",
     "RunComparison",
     "RunSummary",
-    "Trust",
+    "TrustedRun",
     "compare_common_runs",
     "compare_runs",
     "keys_of_runs",

@@ -14,7 +14,7 @@ from kedge.estimators.persistence import settings_of
 from kedge.spaces import Embeddings
 from kedge.tasks.evaluation import Truth, as_percent
 from kedge.tasks.run_comparison.agreement import Disagreement, PairAgreement, Partners
-from kedge.tasks.run_comparison.trust import GoldScore, RunSummary, Trust, trust_by_gold, trust_by_health
+from kedge.tasks.run_comparison.trust import GoldScore, RunSummary, TrustedRun, trust_by_gold, trust_by_health
 
 RUN_COLUMNS = ("run", "searching", "pairs", "found", "expected precision", "agreement", "anchors", "seeds", "seconds")
 """Headers of the table of runs."""
@@ -42,7 +42,7 @@ class RunComparison:
     disagreements: tuple[Disagreement, ...]
     settings: Mapping[str, tuple[Any, ...]]
     remarks: tuple[str, ...]
-    trust: Trust
+    trust: TrustedRun
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -61,7 +61,7 @@ class RunSummary:
         return round(self.pairs * (self.expected_precision or 0))
 
 
-class Trust(NamedTuple):
+class TrustedRun(NamedTuple):
     """The index of the run to trust (None if there is none), whether for its pairs or only its map, and why."""
 
     run: int | None
@@ -69,27 +69,32 @@ class Trust(NamedTuple):
     reason: str
 
 
-def trust_by_health(runs: Sequence[RunSummary], agreements: Sequence[Sequence[PairAgreement]]) -> Trust:
+def trust_by_health(runs: Sequence[RunSummary], agreements: Sequence[Sequence[PairAgreement]]) -> TrustedRun:
     """Of the runs with ok verdicts that other such runs confirm, the one with the most pairs expected to be right.
 
     Among several with about as many, the one that agrees best with the others. A run's own verdict is seldom wrong, but
     two runs that contradict each other cannot both be right, so a run is only trusted if it agrees with at least half
     of the others whose verdicts are ok.
     """
-    mapped = [number for number, run in enumerate(runs) if run.health.map.verdict == "ok"]
-    if not mapped:
+    mapped = [number for number, run in enumerate(runs) if run.health.searching.verdict == "ok"]
+    # Pairs may be right although searches by plain cosine, which is what `searching` is about, do not do well.
+    paired = [
+        number for number, run in enumerate(runs) if run.health.judgement.verdict == run.health.pairs.verdict == "ok"
+    ]
+    if not mapped and not paired:
         best = max(runs, key=lambda run: run.health.map.score)
         closest = f"{best.name} comes closest: its map is {best.health.map.verdict} ({best.health.map.score:.2f})"
-        return Trust(None, None, f"No run found a map that is ok; {closest}. {best.health.map.advice}")
-    paired = [number for number in mapped if runs[number].health.pairs.verdict == "ok"]
+        return TrustedRun(None, None, f"No run found a map that is ok; {closest}. {best.health.map.advice}")
     if not paired:
         number = max(mapped, key=lambda number: runs[number].health.map.score)
         score = runs[number].health.map.score
-        return Trust(number, "map", f"it is ok ({score:.2f}) and needs no pairs; no run has pairs that can be trusted.")
+        return TrustedRun(
+            number, "map", f"it is ok ({score:.2f}) and needs no pairs; no run has pairs that can be trusted."
+        )
     confirmed = [number for number in paired if _is_confirmed(number, paired, agreements)]
     if not confirmed:
         names = ", ".join(runs[number].name for number in paired)
-        return Trust(
+        return TrustedRun(
             None,
             None,
             f"{names} all report that they are ok, but they contradict each other, so at most one is right. "
@@ -99,8 +104,12 @@ def trust_by_health(runs: Sequence[RunSummary], agreements: Sequence[Sequence[Pa
     leading = [number for number in confirmed if runs[number].expected_right >= _AS_MANY * most_right]
     number = max(leading, key=lambda number: runs[number].agreement or 0)
     best = runs[number]
+    searching, pairs = best.health.searching, best.health.pairs
+    verdicts = f"its map and its pairs are ok ({searching.score:.2f} and {pairs.score:.2f})"
+    if searching.verdict != "ok":
+        verdicts = f"its pairs are ok ({pairs.score:.2f}), and for searching it is {searching.verdict}"
     reasons = [
-        f"its map and its pairs are ok ({best.health.map.score:.2f} and {best.health.pairs.score:.2f})",
+        verdicts,
         f"about {best.expected_right:,} of its {best.pairs:,} pairs are expected to be right",
     ]
     if len(leading) > 1:
@@ -109,19 +118,21 @@ def trust_by_health(runs: Sequence[RunSummary], agreements: Sequence[Sequence[Pa
         reasons.append("no other run that can be trusted has as many")
     doubted = [runs[number].name for number in paired if number not in confirmed]
     warning = f" Do not trust {', '.join(doubted)}: contradicted by the others." if doubted else ""
-    return Trust(number, "pairs", f"{'; '.join(reasons)}.{warning}")
+    return TrustedRun(number, "pairs", f"{'; '.join(reasons)}.{warning}")
 
 
-def trust_by_gold(runs: Sequence[RunSummary], scores: Sequence[GoldScore]) -> Trust:
+def trust_by_gold(runs: Sequence[RunSummary], scores: Sequence[GoldScore]) -> TrustedRun:
     """The run with the best F1 score, or none if most of its pairs are wrong."""
     number = max(range(len(runs)), key=lambda number: scores[number].f1)
     best, score = runs[number], scores[number]
     if (score.precision or 0) < _MIN_PRECISION:
-        return Trust(None, None, f"By the gold pairs, most pairs of every run are wrong; {best.name} comes closest.")
+        return TrustedRun(
+            None, None, f"By the gold pairs, most pairs of every run are wrong; {best.name} comes closest."
+        )
     precision, recall = as_percent(score.precision), as_percent(score.recall)
     verdict = best.health.pairs.verdict
     surprise = f" Its own verdict on its pairs is {verdict}." if verdict != "ok" else ""
-    return Trust(
+    return TrustedRun(
         number,
         "pairs",
         f"by the gold pairs, its precision is {precision} and its recall {recall}; no other run has a better F1 score."

@@ -69,7 +69,7 @@ class GaussianGroup:
 
 @dataclass(frozen=True)
 class Split:
-    """Two groups of rows and their Gaussians.
+    """Two groups of rows.
 
     `minor` (n,) marks the rows of the smaller group; `likeness` is how like the others they are, and `uniformity` how
     many times more uniform.
@@ -78,16 +78,11 @@ class Split:
     minor: NDArray[np.bool_]
     likeness: float
     uniformity: float
-    groups: tuple[GaussianGroup, GaussianGroup]
 
     @property
     def cautious_likeness(self) -> float:
         """The likeness plus its uncertainty in a group of this size, so that a small group must be more unusual."""
         return self.likeness + _caution(self.minor)
-
-    def log_odds(self, rows: Rows) -> NDArray[np.float64]:
-        """The log odds (n,) that each row belongs to the smaller group."""
-        return self.groups[1].log_density(rows) - self.groups[0].log_density(rows)
 
 
 def _caution(group: NDArray[np.bool_]) -> float:
@@ -151,17 +146,17 @@ def _refine(rows: Rows, group: NDArray[np.bool_]) -> Iterator[Split]:
         moved = groups[1].log_density(rows) > groups[0].log_density(rows)
         ended = np.array_equal(moved, group) or number == _ROUNDS
         if number == _ON_THE_WAY or ended:
-            yield from _as_split(rows, group, groups)
+            yield from _as_split(rows, group)
         if ended:
             return
         group = moved
 
 
-def _as_split(rows: Rows, group: NDArray[np.bool_], groups: tuple[GaussianGroup, GaussianGroup]) -> Iterator[Split]:
+def _as_split(rows: Rows, group: NDArray[np.bool_]) -> Iterator[Split]:
     """The split, unless its smaller group is too uniform."""
     if group.sum() * 2 > len(group):
-        group, groups = ~group, (groups[1], groups[0])
+        group = ~group
     others, few = rows[~group], rows[group]
     more_uniform = uniformity(few) / uniformity(others)
     if more_uniform <= _MAX_UNIFORMITY:
-        yield Split(group, likeness(others, few), more_uniform, groups)
+        yield Split(group, likeness(others, few), more_uniform)
