@@ -6,6 +6,7 @@ import json
 import pickle
 import re
 import shutil
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from kedge.errors import InputError
 from kedge.matching import match_csls
 from kedge.models.confidence_curve import ConfidenceCurve
 from kedge.spaces.row_ranges import open_ranges
-from kedge.tasks.all_rows import PAIRS, Arrival, match_all, match_plan, merging
+from kedge.tasks.all_rows import PAIRS, Arrival, comparing, match_all, match_plan, merging, ranked_rows
 
 pq = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow: pip install 'kedge[parquet]'")
 
@@ -191,6 +192,61 @@ def test_another_call_does_not_go_on(all_words, tmp_path, small_buckets):
         pass
 
 
+@pytest.mark.parametrize("change", ["another file", "changed"])
+def test_copied_files_must_be_the_same_to_go_on(run_files, words, tmp_path, small_buckets, capsys, change):
+    run, x, y = run_files
+    files = {"run": Path(run), "x": tmp_path / "x.npz", "y": Path(y)}
+    shutil.copy(x, files["x"])
+    with pytest.raises(StoppedError):
+        matched(files, tmp_path / "pairs", StoppingEngine(tmp_path, 3))
+    other = files["x"] if change == "changed" else tmp_path / "other.npz"
+    write_embeddings(words[0].take(range(1999, -1, -1)), other)
+    arguments = ["match", run, str(other), y, "-o", str(tmp_path / "pairs"), "--resume"]
+    assert main(arguments) == 2
+    said = capsys.readouterr().err
+    assert f"{other}: " + ("has changed since" if change == "changed" else "the job in") in said
+    assert not (tmp_path / "pairs").exists()
+    if change == "another file":
+        assert matched(files, tmp_path / "pairs")[""].listed == 2000
+
+
+def test_a_rewriting_goes_on_with_the_same_file_only(run_files, words, tmp_path, short_ranges, capsys, monkeypatch):
+    shutil.copy(run_files[1], tmp_path / "x.npz")
+    arguments = ["translate", run_files[0], str(tmp_path / "x.npz"), "-o", f"parquet:{tmp_path / 'out'}"]
+    arguments += ["--engine", "local"]
+    with monkeypatch.context() as patched:
+        patched.setattr("kedge.tasks.all_rows.rewriting._TOLERANCE", -1.0)  # so that nothing is alike
+        assert main(arguments) == 2
+    write_embeddings(words[0].take(range(1999, -1, -1)), tmp_path / "other.npz")
+    capsys.readouterr()
+    assert main([*arguments[:2], str(tmp_path / "other.npz"), *arguments[3:], "--resume"]) == 2
+    assert "was begun with" in capsys.readouterr().err
+    assert main([*arguments, "--resume"]) == 0
+
+
+def test_what_a_killed_process_regrouped_through_is_deleted(tmp_path):
+    left = tmp_path / "pairs.unfinished" / "groups-abc"
+    left.mkdir(parents=True)
+    (left / "00000").write_bytes(b"rows")
+    with (
+        pytest.raises(StoppedError),
+        job_folder(tmp_path / "pairs", PAIRS, resume=True, overwrite=False, activity="match") as folder,
+    ):
+        (folder / "call.json").write_text("{}")
+        assert not left.exists()
+        engine = LocalEngine(folder)
+        split, seen = partial(_one_message, folder), []
+        list(engine.regroup([0], split, lambda *_: seen.append(list(folder.glob("groups-*"))), 1))
+        assert len(seen[0]) == 1  # what is deleted above is named as what an engine makes
+        raise StoppedError
+
+
+def _one_message(folder, _task):
+    import pyarrow as pa
+
+    yield 0, pa.table({"row": [1]})
+
+
 def test_the_command_writes_pairs(all_words, tmp_path, capsys):
     arguments = ["match", *(str(all_words[name]) for name in ("run", "x", "y")), "-o", str(tmp_path / "pairs")]
     assert main([*arguments, "--min-confidence", "0.9", "--json"]) == 0
@@ -220,6 +276,129 @@ def test_spaces_the_wrong_way_round_are_refused(all_words, tmp_path, capsys):
     assert main(["match", *(str(all_words[name]) for name in ("run", "y", "x")), "-o", str(tmp_path / "pairs")]) == 2
     assert "give X first and then Y" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+# -- into how many clusters rows look
+
+
+class PlainSide:
+    """A side whose shared coordinates are the vectors themselves, with two biases that change nothing."""
+
+    def __init__(self) -> None:
+        self.transformed = 0
+
+    def shared(self, vectors):
+        self.transformed += len(vectors)
+        return np.concatenate(
+            [vectors, np.ones((len(vectors), 1)), np.zeros((len(vectors), 1))], axis=1, dtype=np.float32
+        )
+
+
+def read_sides(folder: Path, *spaces: np.ndarray) -> list[match_plan.ReadSide]:
+    for name, space in zip("xy", spaces, strict=True):
+        np.save(folder / f"{name}.npy", space.astype(np.float32))
+    return [match_plan.ReadSide(open_ranges(folder / f"{name}.npy", folder, name), PlainSide()) for name in "xy"]
+
+
+def normal_spaces(rows: int, shared: int, dim: int = 48) -> list[np.ndarray]:
+    """Two spaces: the first rows of X are those of Y, with noise, and the others have no counterpart."""
+    chance = np.random.default_rng(0)
+    x = chance.standard_normal((rows, dim))
+    return [x, x[:shared] + 0.4 * chance.standard_normal((shared, dim))]
+
+
+def test_rows_without_a_counterpart_do_not_make_all_rows_look_everywhere(tmp_path, monkeypatch):
+    monkeypatch.setattr(match_plan, "_ROWS_IN_A_CLUSTER", 64)
+    x, y = read_sides(tmp_path, *normal_spaces(10_000, 5000))
+    plan, checked = match_plan.make_plan(x, y, LocalEngine(tmp_path))
+    with monkeypatch.context() as patched:
+        patched.setattr(match_plan, "_MANY_PROBES", np.inf)  # all checked rows count, as they did once
+        before, all_checked = match_plan.make_plan(x, y, LocalEngine(tmp_path))
+    assert before.probes > 25
+    assert plan.probes < 12
+    assert all_checked.counts.all()
+    paired = checked.rows < 5000
+    assert (checked.counts == paired).mean() > 0.99
+    # Rows that have a counterpart meet it as often as was promised.
+    looks_x = plan.looks(torch.from_numpy(x.side.shared(np.load(tmp_path / "x.npy")[:5000])))
+    looks_y = plan.looks(torch.from_numpy(y.side.shared(np.load(tmp_path / "y.npy"))))
+    met = (looks_x == looks_y[:, :1]).any(axis=1) | (looks_y == looks_x[:, :1]).any(axis=1)
+    assert met.mean() > 0.995
+
+
+def test_where_all_rows_have_a_counterpart_all_count(tmp_path, monkeypatch):
+    monkeypatch.setattr(match_plan, "_ROWS_IN_A_CLUSTER", 64)
+    plan, checked = match_plan.make_plan(*read_sides(tmp_path, *normal_spaces(4000, 4000)), LocalEngine(tmp_path))
+    assert plan.probes < 12
+    assert checked.counts.all()
+    assert (checked.rows == checked.nearest).mean() > 0.99
+
+
+def test_more_slack_than_any_row_needs_is_not_given():
+    behind = torch.tensor([[0.0, 1.0, 5.0, 9.0]])
+    needed = torch.tensor([0.0, 1.0, torch.inf, torch.inf])
+    assert match_plan._enough_slack(needed, behind) == (1.0, 2.0)
+    assert match_plan._enough_slack(needed[2:], behind) == (0.0, 1.0)
+    assert match_plan._enough_slack(torch.arange(1000.0), behind)[0] == 997
+
+
+def test_the_summary_says_which_rows_were_judged(capsys):
+    import argparse
+
+    from kedge.cli.use.match import _print_summary
+    from kedge.tasks.all_rows import MatchSummary
+
+    arguments = argparse.Namespace(json=False, out="pairs", min_confidence=None)
+    _print_summary(arguments, MatchSummary(10, 10, 9, 10, 9.0, 2000, 0.95, 1000, 0.998, 7.5, 40), 1.0)
+    said = capsys.readouterr().out
+    assert "99.8% of 1000 checked rows that probably have a counterpart met their nearest of all 10 rows of Y" in said
+    assert "(95.0% of all 2000 checked rows); a row looks into 7.5 of 40 clusters" in said
+    _print_summary(arguments, MatchSummary(10, 10, 9, 10, 9.0, 2000, 0.95, 2000, 0.95, 7.5, 40), 1.0)
+    assert "95.0% of 2000 checked rows met their nearest of all 10 rows of Y; a row" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("groups", [1, 7, 5000])
+def test_rows_are_sent_to_all_groups_that_they_look_into(groups):
+    chance = np.random.default_rng(0)
+    table = np.where(chance.random((300, 8)) < 0.4, chance.integers(groups, size=(300, 8)), -1)
+    found = dict(comparing._rows_of_groups(table))
+    assert sorted(found) == list(found) == np.unique(table[table >= 0]).tolist()
+    for group, rows in found.items():
+        assert rows.tolist() == np.flatnonzero((table == group).any(axis=1)).tolist()
+    assert not dict(comparing._rows_of_groups(np.full((3, 2), -1)))
+
+
+@pytest.mark.parametrize("few", [0, 5, 10**6])
+@pytest.mark.parametrize("copied", [0.0, 1.0])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_ranked_rows_are_the_nearest_of_all_they_met(monkeypatch, few, copied, transposed):
+    monkeypatch.setattr(ranked_rows, "_FEW", few)
+    monkeypatch.setattr(ranked_rows, "_COPIED", copied)
+    chance = torch.Generator().manual_seed(0)
+    similarity = torch.randn(90, 480, generator=chance) * torch.linspace(0.2, 3, 90)[:, None]  # some gain, some do not
+    one, two = ranked_rows.Ranked.nothing(90), ranked_rows.Ranked.nothing(90)
+    for begin in range(0, 480, 60):
+        others = torch.arange(begin, begin + 60)
+        table, besides = (one, two) if begin % 120 else (two, one)
+        for some in torch.randperm(90, generator=chance).split(50):
+            block = similarity[some[:, None], others]
+            table.update(some, block.T.contiguous().T if transposed else block, others, besides)
+    monkeypatch.setattr(ranked_rows, "_MERGED", 40)
+    found = ranked_rows.merge(torch.cat([one.rows, two.rows], dim=1), torch.cat([one.values, two.values], dim=1))
+    values, rows = similarity.topk(found.rows.shape[1], dim=1)
+    assert torch.equal(found.values, values)
+    assert torch.equal(found.rows, rows)
+
+
+def test_only_rows_of_the_sample_get_coordinates(tmp_path, monkeypatch):
+    monkeypatch.setattr(match_plan, "BATCH", 300)
+    x, _ = read_sides(tmp_path, *normal_spaces(5000, 10))
+    numbers, coordinates = match_plan._sample(x, 500, 0)
+    # The sample as it was when all rows that are read were transformed first.
+    expected = np.concatenate([np.arange(begin, min(begin + 300, 5000))[::10] for begin in range(0, 5000, 300)])
+    assert numbers.tolist() == expected.tolist()
+    assert x.side.transformed == len(numbers) < 600
+    np.testing.assert_array_equal(coordinates[:, :-2], np.load(tmp_path / "x.npy")[numbers])
 
 
 # -- other vectors for all rows

@@ -13,6 +13,9 @@ from kedge.errors import InputError
 from kedge.spaces.writing.atomic import atomic_path, delete_folder, require_parent
 from kedge.spaces.writing.lock import FolderLock
 
+REGROUPING = "groups-"
+"""How the names of folders begin through which an engine regroups rows; of no use to a later call."""
+
 _CALL = "call.json"
 
 
@@ -38,6 +41,8 @@ def job_folder(out: Path, result: str, *, resume: bool, overwrite: bool, activit
         elif resume and not unfinished.exists():
             raise InputError(f"{unfinished}: does not exist, so there is nothing to resume; omit --resume")
         unfinished.mkdir(exist_ok=True)
+        for left in unfinished.glob(f"{REGROUPING}*"):  # by a process that was killed; thanks to the lock, none lives
+            shutil.rmtree(left, ignore_errors=True)
         try:
             yield unfinished
         except BaseException:

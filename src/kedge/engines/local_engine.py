@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kedge.engines.engine import Finish, Split
+from kedge.engines.job_folder import REGROUPING
 from kedge.engines.messages import packed, unpacked
 from kedge.spaces.writing.atomic import writing
 
@@ -27,7 +28,7 @@ class LocalEngine:
 
     def regroup(self, tasks: Sequence[Any], split: Split, finish: Finish, groups: int) -> Iterator[Any]:
         """See `Engine.regroup`."""
-        with tempfile.TemporaryDirectory(dir=self._scratch, prefix="groups-") as folder:
+        with tempfile.TemporaryDirectory(dir=self._scratch, prefix=REGROUPING) as folder:
             files = [Path(folder, f"{group:05d}") for group in range(groups)]
             for task in tasks:
                 for group, table in split(task):

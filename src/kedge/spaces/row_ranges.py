@@ -6,23 +6,28 @@ stores are first copied in batches into one Parquet file; so are files of other 
 
 from __future__ import annotations
 
+import json
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kedge.errors import InputError
+from kedge.errors import InputError, KedgeError
 from kedge.spaces.embeddings import unusable_rows
-from kedge.spaces.files import split_name
+from kedge.spaces.files import files_read, split_name
 from kedge.spaces.formats import npy
 from kedge.spaces.formats.columns import Columns, columns_of
 from kedge.spaces.formats.parquet import import_pyarrow, open_parquet
 from kedge.spaces.mapped_files import remember_size
+from kedge.spaces.selection import Selection
 from kedge.spaces.stores.address import Address
-from kedge.spaces.streams import require_regular_file
+from kedge.spaces.streams import numbered_lines, require_regular_file
 from kedge.spaces.writing.atomic import atomic_path
 
 Range: TypeAlias = tuple[int, int]
@@ -30,6 +35,7 @@ Range: TypeAlias = tuple[int, int]
 
 _LINES = 16_384  # between two known positions in a key file
 _COPIED = 4096  # rows of a store copied at once
+_ORIGIN = b"kedge.origin"  # in the metadata of a copy
 
 
 class RowBlock(NamedTuple):
@@ -80,7 +86,10 @@ class RowRanges(Protocol):
 
 
 def open_ranges(place: Path | Address, scratch: Path, name: str) -> RowRanges:
-    """Open a file or store; one that can only be read from end to end is first copied to `scratch`, as NAME.parquet."""
+    """Open a file or store; one that can only be read from end to end is first copied to `scratch`, as NAME.parquet.
+
+    A copy that is there already is used if it is of the same store, or of the same file, which has not changed since.
+    """
     place = place.absolute() if isinstance(place, Path) else place  # workers may run in another folder
     if isinstance(place, Path) and place.suffix.lower() == ".npy":
         return open_npy(place)
@@ -99,20 +108,33 @@ def open_ranges(place: Path | Address, scratch: Path, name: str) -> RowRanges:
         from kedge.spaces.lance_rows import open_lance
 
         return open_lance(place)
-    copy = scratch / f"{name}.parquet"
+    copy, origin = scratch / f"{name}.parquet", _origin(place)
     if not copy.exists():
-        _copy(place, copy)
+        _copy(place, copy, origin)
+    with _readable(copy), open_parquet(copy) as file:
+        copied = json.loads((file.schema_arrow.metadata or {}).get(_ORIGIN, "[null]"))
+    if copied[0] != origin[0]:
+        what = f"with {copied[0]} in its place" if copied[0] else "by an earlier version of kedge"
+        raise InputError(f"{place}: the job in {scratch} was begun {what}; continue with that, or delete that folder")
+    if copied != origin:
+        raise InputError(
+            f"{place}: has changed since the job in {scratch} was begun; delete that folder and start over"
+        )
     return open_parquets([copy], str(place), "id,vector")
 
 
 @dataclass(frozen=True)
 class NpyRows:
-    """A memory-mapped matrix; `lines` are the offsets of every `_LINES`-th line of its key file (None: row numbers)."""
+    """A memory-mapped matrix; `lines` are the offsets of every `_LINES`-th line of its key file (None: row numbers).
+
+    `windows` says whether all line breaks of that file are those of Windows.
+    """
 
     path: Path
     rows: int
     dim: int
     lines: tuple[int, ...] | None
+    windows: bool = False
     numbered: bool = False
 
     @property
@@ -128,7 +150,7 @@ class NpyRows:
         """See `RowRanges`."""
         vectors = np.lib.format.open_memmap(self.path, mode="r")
         for begin, end in cut(*rows, size):
-            yield begin, _checked(self, begin, np.array(vectors[begin:end], dtype=np.float32))
+            yield begin, _checked(self, begin, _float32(vectors[begin:end]))
 
     def keys(self, rows: Range) -> Any:
         """See `RowRanges`."""
@@ -141,7 +163,9 @@ class NpyRows:
             stream.seek(self.lines[first])
             for _ in range(begin - first * _LINES):
                 stream.readline()
-            found = [stream.readline().removesuffix(b"\n").removesuffix(b"\r") for _ in range(end - begin)]
+            found = [stream.readline().removesuffix(b"\n") for _ in range(end - begin)]
+        if self.windows:
+            found = [line.removesuffix(b"\r") for line in found]
         return pa.array(found, pa.binary()).cast(pa.string())
 
     def whole(self, rows: Range, size: int) -> Iterator[RowBlock]:
@@ -157,24 +181,32 @@ class NpyRows:
 def open_npy(path: Path) -> NpyRows:
     """Open a matrix `NAME.npy`, with keys from `NAME.keys.txt` if that file exists."""
     require_regular_file(path)
-    remember_size(path)
-    vectors = np.lib.format.open_memmap(path, mode="r")
-    if vectors.ndim != 2 or 0 in vectors.shape:
+    if path.stat().st_size == 0:
+        raise InputError(f"{path}: the file is empty")
+    with _readable(path):
+        remember_size(path)
+        vectors = np.lib.format.open_memmap(path, mode="r")
+    if vectors.ndim != 2:
         raise InputError(f"{path}: a matrix (rows, dimensions) is needed, got shape {vectors.shape}")
+    if not (np.issubdtype(vectors.dtype, np.floating) or np.issubdtype(vectors.dtype, np.integer)):
+        raise InputError(f"{path}: vectors must be real numbers, got dtype {vectors.dtype}")
+    npy.read_chosen_keys(path, vectors.shape, Selection(keys=()))  # keeps no key, but checks them all
     rows, dim = vectors.shape
-    lines: list[int] | None = None
-    if npy.key_file(path).exists():
-        lines, count, place = [], 0, 0
-        with npy.key_file(path).open("rb") as stream:
-            for line in stream:
-                if count % _LINES == 0:
-                    lines.append(place)
-                count, place = count + 1, place + len(line)
-        if count != rows:
-            raise InputError(
-                f"{npy.key_file(path)}: one key per line is needed for the {rows} rows of {path.name}, got {count} keys"
-            )
-    return NpyRows(path, rows, dim, None if lines is None else tuple(lines))
+    names = npy.key_file(path)
+    return NpyRows(path, rows, dim, *(_lines_of(names) if names.exists() else (None,)))
+
+
+def _lines_of(path: Path) -> tuple[tuple[int, ...], bool]:
+    """The offsets of every `_LINES`-th line of a key file, and whether all line breaks are those of Windows."""
+    offsets, place, windows = [], 0, set()
+    with path.open("rb") as stream:
+        for number, line in numbered_lines(path, stream):
+            if number % _LINES == 1:
+                offsets.append(place)
+            place += len(line)
+            if line.endswith(b"\n"):
+                windows.add(line.endswith(b"\r\n"))
+    return tuple(offsets), windows == {True}
 
 
 @dataclass(frozen=True)
@@ -237,16 +269,19 @@ class ParquetRows:
         self, rows: Range, size: int, names: Callable[[Columns], list[str] | None]
     ) -> Iterator[tuple[int, _RowGroup, Any]]:
         """Yield batches of at most `size` rows, with their first row and group; `names` selects columns (None: all)."""
-        for group in self.groups:
-            if group.end <= rows[0] or group.begin >= rows[1]:
-                continue
-            with open_parquet(group.path) as file:
-                begin = group.begin
-                for batch in file.iter_batches(size, row_groups=[group.number], columns=names(group.columns)):
-                    first, last = max(begin, rows[0]), min(begin + len(batch), rows[1])
-                    if first < last:
-                        yield first, group, batch.slice(first - begin, last - first)
-                    begin += len(batch)
+        begun = bisect_right(self.groups, rows[0], key=lambda group: group.end)
+        ended = bisect_left(self.groups, rows[1], key=lambda group: group.begin)
+        for path, groups in groupby(self.groups[begun:ended], key=lambda group: group.path):
+            with _readable(path), open_parquet(path) as file:
+                for group in groups:
+                    begin = group.begin
+                    for batch in file.iter_batches(size, row_groups=[group.number], columns=names(group.columns)):
+                        first, last = max(begin, rows[0]), min(begin + len(batch), rows[1])
+                        if first < last:
+                            yield first, group, batch.slice(first - begin, last - first)
+                        begin += len(batch)
+                        if begin >= rows[1]:  # the rest of the group would be read for nothing
+                            return
 
     def identity(self) -> list[Any]:
         """See `RowRanges`."""
@@ -260,7 +295,7 @@ def open_parquets(files: list[Path], source: str, named: str) -> ParquetRows:
     groups: list[_RowGroup] = []
     begin, numbered = 0, True
     for path in files:
-        with open_parquet(path) as file:
+        with _readable(path), open_parquet(path) as file:
             columns = columns_of(file.schema_arrow, str(path), named)
             kind = None if columns.id is None else file.schema_arrow.field(columns.id).type
             numbered = numbered and kind is not None and types.is_integer(kind) and kind != "uint64"
@@ -271,7 +306,7 @@ def open_parquets(files: list[Path], source: str, named: str) -> ParquetRows:
                 begin += count
     if not groups:
         raise InputError(f"{source}: holds no rows")
-    with open_parquet(groups[0].path) as file:
+    with _readable(groups[0].path), open_parquet(groups[0].path) as file:
         batch = next(file.iter_batches(1, row_groups=[groups[0].number], columns=[groups[0].columns.vector]))
     first = batch.column(0)[0].as_py()
     if not first:
@@ -279,14 +314,22 @@ def open_parquets(files: list[Path], source: str, named: str) -> ParquetRows:
     return ParquetRows(source, len(first), tuple(groups), numbered)
 
 
-def _copy(place: Path | Address, target: Path) -> None:
+def _origin(place: Path | Address) -> list[Any]:
+    """What shows whether a copy is of this place: its name, and of files their sizes and times."""
+    if isinstance(place, Address):
+        return [str(place if place.is_url else replace(place, place=str(Path(place.place).absolute())))]
+    return [str(place), *(_stamp(path) for path in files_read(place) if path.exists())]
+
+
+def _copy(place: Path | Address, target: Path, origin: list[Any]) -> None:
     """Copy the ids and vectors of a file or store into a Parquet file, in small row groups."""
     from kedge.spaces.stores import open_store
 
     pa, pq = import_pyarrow()
     with open_store(place) as store, atomic_path(target) as temporary:
         dim = store.describe().dim
-        schema = pa.schema([("id", pa.string()), ("vector", pa.list_(pa.float32(), dim))])
+        about = {_ORIGIN: json.dumps(origin)}
+        schema = pa.schema([("id", pa.string()), ("vector", pa.list_(pa.float32(), dim))], about)
         with pq.ParquetWriter(temporary, schema, compression="none") as writer:
             for batch in store.read(_COPIED, payload=False):
                 if batch.bad:
@@ -307,7 +350,7 @@ def vectors_of(space: RowRanges, lists: Any, begin: int) -> NDArray[np.float32]:
         row, length = int(wrong[0]), int(lengths[wrong[0]])
         what = "no vector" if length < 0 else f"{length} numbers instead of {space.dim}"
         raise InputError(f"{space.source}: row {begin + row} has {what}; repair it or leave it out")
-    vectors = lists.flatten().to_numpy(zero_copy_only=False).astype(np.float32).reshape(-1, space.dim)
+    vectors = _float32(lists.flatten().to_numpy(zero_copy_only=False)).reshape(-1, space.dim)
     return _checked(space, begin, vectors)
 
 
@@ -317,6 +360,11 @@ def keys_of(batch: Any, begin: int, columns: Columns) -> Any:
     if columns.id is None:
         return pa.array([str(row) for row in range(begin, begin + len(batch))], pa.string())
     return batch.column(columns.id).cast(pa.string())
+
+
+def _float32(numbers: NDArray[Any]) -> NDArray[np.float32]:
+    with np.errstate(over="ignore"):  # numbers too large become infinite, and are reported as such
+        return np.array(numbers, dtype=np.float32)
 
 
 def _checked(space: RowRanges, begin: int, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -331,6 +379,20 @@ def _checked(space: RowRanges, begin: int, vectors: NDArray[np.float32]) -> NDAr
 def cut(begin: int, end: int, size: int) -> list[Range]:
     """Split a range into ranges of `size` rows; the last may be shorter."""
     return [(first, min(first + size, end)) for first in range(begin, end, size)]
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Turn whatever a parser raises into one line, in the words of `read_embeddings`."""
+    try:
+        yield
+    except (KedgeError, MemoryError):
+        raise
+    except Exception as error:
+        why = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(
+            f"{path}: not a readable {path.suffix} file ({why}); truncated or of another format"
+        ) from error
 
 
 def _stamp(path: Path) -> list[Any]:

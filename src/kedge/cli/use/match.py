@@ -111,8 +111,13 @@ def _print_summary(arguments: argparse.Namespace, summary: MatchSummary, seconds
     kind = "rows of X with their best partner" if arguments.min_confidence is None else "pairs"
     rate = (summary.rows_x + summary.rows_y) / max(seconds, 1e-9)
     print_line(f"{summary.listed} {kind}{right} in {arguments.out}, {summary.mutual} of {summary.rows_x} rows mutual")
+    who, besides = "", ""
+    if summary.counted < summary.checked:
+        who = "that probably have a counterpart "
+        besides = f" ({summary.met:.1%} of all {summary.checked} checked rows)"
     print_line(
-        f"approximate: {summary.met:.1%} of {summary.checked} checked rows met their nearest of all {summary.rows_y} "
-        f"rows of Y, in {summary.probes:.1f} of {summary.clusters} clusters; {rate:.0f} rows per second"
+        f"approximate: {summary.met_counted:.1%} of {summary.counted} checked rows {who}met their nearest of all "
+        f"{summary.rows_y} rows of Y{besides}; a row looks into {summary.probes:.1f} of {summary.clusters} clusters; "
+        f"{rate:.0f} rows per second"
     )
     return 0

@@ -40,13 +40,20 @@ class SendRows:
             looks = self.plan.looks(coordinates)
             groups = np.where(looks >= 0, self.plan.group_of[looks], -1)
             vectors = halves(coordinates, number)
-            for group in np.unique(groups[groups >= 0]).tolist():
-                if group in self.done:
-                    continue
-                inside = groups == group
-                some = np.flatnonzero(inside.any(axis=1))
-                chosen = np.where(inside[some], looks[some], -1).astype(np.int16)
-                yield group, _message(number, begin + some, chosen, vectors[some])
+            for group, some in _rows_of_groups(groups):
+                if group not in self.done:
+                    chosen = np.where(groups[some] == group, looks[some], -1).astype(np.int16)
+                    yield group, _message(number, begin + some, chosen, vectors[some])
+
+
+def _rows_of_groups(groups: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Each group in a table (n, p) where -1 is none, with its rows (k,): one sort, however many groups there are."""
+    rows, columns = np.nonzero(groups >= 0)
+    values = groups[rows, columns]
+    order = np.argsort(values, kind="stable")
+    found, starts = np.unique(values[order], return_index=True)
+    for group, some in zip(found.tolist(), np.split(rows[order], starts[1:]), strict=False):
+        yield group, np.unique(some)
 
 
 def _message(number: int, rows: NDArray[np.int64], looks: NDArray[np.int16], vectors: NDArray[np.float16]) -> Any:
@@ -142,7 +149,7 @@ def _meet(
         part = some_x[begin : begin + step]
         similarity = x.vectors[part].float() @ right.T
         of_x[0].update(part, similarity, y.rows[some_y], of_x[1])
-        of_y[0].update(some_y, similarity.T.contiguous(), x.rows[part], of_y[1])
+        of_y[0].update(some_y, similarity.T, x.rows[part], of_y[1])
 
 
 def _ranked_table(number: int, side: _Sent, found: Ranked) -> Any:

@@ -28,7 +28,7 @@ from kedge.models.side import Side
 from kedge.spaces.row_ranges import RowRanges
 from kedge.spaces.writing.atomic import atomic_path
 from kedge.tasks.all_rows.comparing import CompareRows, SendRows, met_file
-from kedge.tasks.all_rows.match_plan import BATCH, MatchPlan, ReadSide, make_plan
+from kedge.tasks.all_rows.match_plan import BATCH, CheckedRows, MatchPlan, ReadSide, make_plan
 from kedge.tasks.all_rows.merging import BUCKET, Buckets, MergeMet, SendMet, ranked_file
 from kedge.tasks.all_rows.pairing import MatchFiles, PairCounts, SendChoices, WritePairs, counts_in, pairs_file
 
@@ -43,7 +43,9 @@ class MatchSummary:
     """The result of a match: rows of either side, mutual pairs, listed pairs, and about how many of these are right.
 
     For `checked` rows of X the exact nearest row in Y is known; `met` is the share of them that have it among their
-    candidates. Rows looked into `probes` of `clusters` clusters, on average.
+    candidates. `counted` of them, of which `met_counted` have, decided into how many clusters rows look: all, or only
+    those that are the nearest of their nearest, if many others never meet theirs. Rows looked into `probes` of
+    `clusters` clusters, on average.
     """
 
     rows_x: int
@@ -53,6 +55,8 @@ class MatchSummary:
     expected_right: float
     checked: int
     met: float
+    counted: int
+    met_counted: float
     probes: float
     clusters: int
 
@@ -123,15 +127,17 @@ def match_all(
     counts = reduce(PairCounts.__add__, map(counts_in, sorted(pairs.glob("*.parquet"))))
     if counts.rows != x.rows:
         raise InputError(f"{folder}: holds pairs of {counts.rows} rows, but X has {x.rows}; delete it and start over")
-    found = _met_share(files, checked)
+    has_met = _have_met(files, checked)
     return MatchSummary(
         x.rows,
         y.rows,
         counts.mutual,
         counts.listed,
         counts.expected,
-        len(checked),
-        found,
+        len(has_met),
+        float(has_met.mean()),
+        int(checked.counts.sum()),
+        float(has_met[checked.counts].mean()),
         plan.probes,
         len(plan.centers),
     )
@@ -148,17 +154,20 @@ def _as_read(rows: RowRanges, side: Side) -> ReadSide:
     return ReadSide(rows, replace(side, anchors={}, unmatched_keys=(), whitening=None))
 
 
-def _kept_plan(path: Path, x: ReadSide, y: ReadSide, engine: Engine) -> tuple[MatchPlan, NDArray[np.int64]]:
-    """The plan and the checked rows (s, 2): loaded if the job was begun before, otherwise made and saved."""
+def _kept_plan(path: Path, x: ReadSide, y: ReadSide, engine: Engine) -> tuple[MatchPlan, CheckedRows]:
+    """The plan and the checked rows: loaded if the job was begun before, otherwise made and saved."""
     if not path.exists():
         plan, checked = make_plan(x, y, engine)
-        arrays = {"axes": plan.axes, "centers": plan.centers, "group_of": plan.group_of, "checked": checked}
+        arrays = {"axes": plan.axes, "centers": plan.centers, "group_of": plan.group_of}
+        arrays |= {"checked": np.stack(checked[:2], axis=1), "counts": checked.counts}
         arrays["numbers"] = np.array([plan.slack, plan.probes])
         with atomic_path(path) as temporary:
             temporary.write_bytes(save({name: np.ascontiguousarray(array) for name, array in arrays.items()}))
     kept = load_file(path)
     plan = MatchPlan(x, y, kept["axes"], kept["centers"], kept["group_of"], *kept["numbers"].tolist())
-    return plan, kept["checked"]
+    rows, nearest = kept["checked"].T
+    counts = kept.get("counts", np.ones(len(rows), dtype=bool))  # in a folder of an earlier version, all did
+    return plan, CheckedRows(rows, nearest, counts)
 
 
 def _gather_hubness(files: MatchFiles, buckets: Buckets) -> None:
@@ -181,11 +190,11 @@ def _write_hubness(path: Path, rows: int, parts: Sequence[Path]) -> None:
             stream.write(read_rows(part)["hubness"].to_numpy().astype("<f4").tobytes())
 
 
-def _met_share(files: MatchFiles, checked: NDArray[np.int64]) -> float:
-    """The share of checked rows of X that have their exact nearest row of Y (s, 2) among their candidates."""
-    met = 0
-    for bucket in np.unique(checked[:, 0] // BUCKET).tolist():
-        some = checked[checked[:, 0] // BUCKET == bucket]
+def _have_met(files: MatchFiles, checked: CheckedRows) -> NDArray[np.bool_]:
+    """Which of the checked rows of X (s,) have their exact nearest row of Y among their candidates."""
+    met = np.zeros(len(checked.rows), dtype=bool)
+    for bucket in np.unique(checked.rows // BUCKET).tolist():
+        some = checked.rows // BUCKET == bucket
         others = matrix_of(read_rows(ranked_file(files.ranked, bucket))["others"], np.int64)
-        met += int((others[some[:, 0] - bucket * BUCKET] == some[:, 1:]).any(axis=1).sum())
-    return met / max(len(checked), 1)
+        met[some] = (others[checked.rows[some] - bucket * BUCKET] == checked.nearest[some, None]).any(axis=1)
+    return met

@@ -2,7 +2,9 @@
 
 Centers are fitted to a sample of both spaces, which lie together in shared coordinates. A row looks into the few
 clusters nearest to it, and into others whose centers are hardly farther away, so rows between clusters look into many.
-How much farther they may be is chosen on some rows of X whose exact nearest row in Y is known.
+How much farther they may be is chosen on some rows of X whose exact nearest row in Y is known. Where that would be many
+clusters, only rows count that are the nearest of their nearest: others mostly have no counterpart, and their nearest
+may be anywhere.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -44,8 +46,18 @@ _MIN_PROBES, _MAX_PROBES = 6, 32
 _AXES = 128
 # The share of checked rows that must meet their nearest row.
 _MET = 0.998
+# If rows would look into more clusters than this, checked rows that probably have no counterpart are left aside.
+_MANY_PROBES = 2 * _MIN_PROBES
 # Approximate bytes of messages in one group of clusters.
 _GROUP_BYTES = 256 * 2**20
+
+
+class CheckedRows(NamedTuple):
+    """Rows of X (s,), the nearest of all rows of Y to each (s,), and whether it counts for the slack (s,)."""
+
+    rows: NDArray[np.int64]
+    nearest: NDArray[np.int64]
+    counts: NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -94,8 +106,8 @@ class MatchPlan:
         return clusters.masked_fill_(behind > self.slack, -1).numpy()
 
 
-def make_plan(x: ReadSide, y: ReadSide, engine: Engine) -> tuple[MatchPlan, NDArray[np.int64]]:
-    """Make the plan; also return the checked rows of X, each with its nearest row of Y (s, 2)."""
+def make_plan(x: ReadSide, y: ReadSide, engine: Engine) -> tuple[MatchPlan, CheckedRows]:
+    """Make the plan; also return the rows that it was checked on."""
     clusters = min(max(1, max(x.rows.rows, y.rows.rows) // _ROWS_IN_A_CLUSTER), _MAX_CLUSTERS)
     wanted = max(_POINTS * clusters, 20_000)
     samples = [next(iter(engine.each([0], partial(_sample, side, wanted)))) for side in (x, y)]
@@ -105,16 +117,23 @@ def make_plan(x: ReadSide, y: ReadSide, engine: Engine) -> tuple[MatchPlan, NDAr
     points = torch.cat([of_x[:, :-BIASES] @ axes, of_y[:, :-BIASES] @ axes])
     found = Clusters.of(points, count=clusters)
     checked = torch.randperm(len(of_x), generator=torch.Generator().manual_seed(1))[:CHECKED].sort().values
-    nearest, points_y = _nearest_of_all(of_x[checked], y, axes, engine)
-    slack = _enough_slack(of_x[checked][:, :-BIASES] @ axes, points_y, found.centers)
-    probes = float((_nearest_clusters(points, found.centers)[0] <= slack).sum(dim=1).float().mean())
+    nearest, of_nearest = _nearest_of_all(of_x[checked], y, engine)
+    needed = _needed_slack(of_x[checked][:, :-BIASES] @ axes, of_nearest[:, :-BIASES] @ axes, found.centers)
+    behind = _nearest_clusters(points, found.centers)[0]
+    counts = np.ones(len(checked), dtype=bool)
+    slack, probes = _enough_slack(needed, behind)
+    if probes > _MANY_PROBES:
+        back, _ = _nearest_of_all(of_nearest, x, engine)
+        mutual = back == rows_x[checked.numpy()]
+        counts = mutual if mutual.any() else counts
+        slack, probes = _enough_slack(needed[torch.from_numpy(counts)], behind)
     sizes = torch.bincount(found.labels, minlength=clusters)
     width = 2 * (of_x.shape[1] + 2 * BIASES)
     total = (x.rows.rows + y.rows.rows) * probes * width / 2  # about half of the looks share a group
     groups = min(max(1, 2 ** int(np.ceil(np.log2(max(total / _GROUP_BYTES, 1))))), clusters)
     group_of = _neighbourhoods(found.centers, sizes, groups)
     plan = MatchPlan(x, y, axes.numpy(), found.centers.numpy(), group_of, slack, probes)
-    return plan, np.stack([rows_x[checked.numpy()], nearest], axis=1)
+    return plan, CheckedRows(rows_x[checked.numpy()], nearest, counts)
 
 
 def _sample(side: ReadSide, wanted: int, _: Any) -> tuple[NDArray[np.int64], Tensor]:
@@ -125,36 +144,36 @@ def _sample(side: ReadSide, wanted: int, _: Any) -> tuple[NDArray[np.int64], Ten
     stride = max(1, total // wanted)
     numbers, coordinates = [], []
     for place in chosen.tolist():
-        for begin, part in side.coordinates(ranges[place]):
-            numbers.append(np.arange(begin, begin + len(part))[::stride])
-            coordinates.append(part[::stride])
+        for begin, vectors in side.rows.blocks(ranges[place], BATCH):
+            numbers.append(np.arange(begin, begin + len(vectors))[::stride])
+            coordinates.append(torch.from_numpy(side.side.shared(vectors[::stride])))
     return np.concatenate(numbers), torch.cat(coordinates)
 
 
-def _nearest_of_all(queries: Tensor, y: ReadSide, axes: Tensor, engine: Engine) -> tuple[NDArray[np.int64], Tensor]:
-    """The nearest of all rows of Y (s,) to each query (s, c + 2), and its point (s, e) in the clusters' axes."""
+def _nearest_of_all(queries: Tensor, side: ReadSide, engine: Engine) -> tuple[NDArray[np.int64], Tensor]:
+    """The nearest of all rows of a side (s,) to queries (s, c + 2) from the other, and its coordinates (s, c + 2)."""
     best = torch.full((len(queries),), -torch.inf)
-    rows, points = torch.zeros(len(queries), dtype=torch.int64), torch.zeros(len(queries), axes.shape[1])
-    for value, row, point in engine.each(y.rows.ranges(4 * BATCH), partial(_nearest_in_range, queries, y, axes)):
+    rows, nearest = torch.zeros(len(queries), dtype=torch.int64), torch.zeros_like(queries)
+    for value, row, there in engine.each(side.rows.ranges(4 * BATCH), partial(_nearest_in_range, queries, side)):
         # Ties go to the first row, in whatever order ranges arrive.
         better = (value > best) | ((value == best) & (row < rows))
         best = torch.where(better, value, best)
         rows = torch.where(better, row, rows)
-        points = torch.where(better[:, None], point, points)
-    return rows.numpy(), points
+        nearest = torch.where(better[:, None], there, nearest)
+    return rows.numpy(), nearest
 
 
-def _nearest_in_range(queries: Tensor, y: ReadSide, axes: Tensor, rows: Range) -> tuple[Tensor, Tensor, Tensor]:
+def _nearest_in_range(queries: Tensor, side: ReadSide, rows: Range) -> tuple[Tensor, Tensor, Tensor]:
     """The same within a range of rows, preceded by the similarities (s,)."""
     best = torch.full((len(queries),), -torch.inf)
-    found, points = torch.zeros(len(queries), dtype=torch.int64), torch.zeros(len(queries), axes.shape[1])
-    for begin, part in y.coordinates(rows):
+    found, nearest = torch.zeros(len(queries), dtype=torch.int64), torch.zeros_like(queries)
+    for begin, part in side.coordinates(rows):
         values, columns = (each[:, 0] for each in top_k(queries, part, 1))
         better = values > best
         best = torch.where(better, values, best)
         found = torch.where(better, columns + begin, found)
-        points = torch.where(better[:, None], part[columns, :-BIASES] @ axes, points)
-    return best, found, points
+        nearest = torch.where(better[:, None], part[columns], nearest)
+    return best, found, nearest
 
 
 def _nearest_clusters(points: Tensor, centers: Tensor) -> tuple[Tensor, Tensor]:
@@ -170,14 +189,26 @@ def _nearest_clusters(points: Tensor, centers: Tensor) -> tuple[Tensor, Tensor]:
     return behind, clusters
 
 
-def _enough_slack(points_x: Tensor, points_y: Tensor, centers: Tensor) -> float:
-    """The smallest slack at which nearly all checked rows (s, e) meet their nearest rows (s, e)."""
+def _needed_slack(points_x: Tensor, points_y: Tensor, centers: Tensor) -> Tensor:
+    """The smallest slack (s,) at which each checked row (s, e) meets its nearest row (s, e); infinite if none does."""
     (behind_x, looks_x), (behind_y, looks_y) = (_nearest_clusters(points, centers) for points in (points_x, points_y))
     needed = [
         torch.where(looks == home[:, :1], behind, torch.inf).amin(dim=1)
         for looks, behind, home in ((looks_x, behind_x, looks_y), (looks_y, behind_y, looks_x))
     ]
-    return float(torch.minimum(*needed).sort().values[math.ceil(_MET * len(points_x)) - 1])
+    return torch.minimum(*needed)
+
+
+def _enough_slack(needed: Tensor, behind: Tensor) -> tuple[float, float]:
+    """The smallest slack that suffices for nearly all of those needed (s,), and into how many clusters rows then look.
+
+    If too many rows need more than any, it is the largest of the others: beyond that, nothing more is met.
+    """
+    needed = needed.sort().values
+    finite = needed[needed < torch.inf]
+    rank = min(math.ceil(_MET * len(needed)), len(finite))
+    slack = float(finite[rank - 1]) if rank else 0.0
+    return slack, float((behind <= slack).sum(dim=1).float().mean())
 
 
 def _neighbourhoods(centers: Tensor, sizes: Tensor, groups: int) -> NDArray[np.int64]:
