@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
@@ -29,6 +30,22 @@ def same_maps(one: CommonSpace, other: CommonSpace) -> bool:
 
 def groups_of_many(common: CommonSpace) -> set[tuple[str, ...]]:
     return {keys for keys in common.group_keys_ if sum(key is not None for key in keys) > 1}
+
+
+def test_groups_that_were_given_are_not_found(common, tuples):
+    found = common.groups_found()
+    given = {keys for keys in common.group_keys_ if keys in set(tuples)}
+    assert len(given) == len(tuples)
+    listed = {keys for keys, new in zip(common.group_keys_, found, strict=True) if new}
+    assert listed == groups_of_many(common) - given
+    assert common.groups_frame()["found"].sum() == len(listed)
+
+
+def test_a_group_is_found_unless_known_tuples_connect_all_of_it(common):
+    known = copy(common)
+    known.groups_ = np.array([[0, 0, 0], [1, 1, 1], [2, 2, 2], [3, 3, -1], [4, -1, -1], [5, 5, 5]])
+    known.seeds_ = np.array([[0, 0, -1], [-1, 0, 0], [1, 1, -1], [2, 2, 2], [3, -1, 5], [5, 9, 5]])
+    assert known.groups_found().tolist() == [False, True, False, True, False, True]
 
 
 @pytest.mark.parametrize("confidence", [0.0, 0.9, 1.0])

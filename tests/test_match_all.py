@@ -87,6 +87,17 @@ def test_partners_are_those_of_comparing_all_with_all(all_words, tmp_path, small
     assert (confidence[~mutual] < confidence[mutual].min()).all()
 
 
+def test_what_the_run_was_given_is_marked_and_not_counted_as_found(all_words, tmp_path, small_buckets):
+    summary = matched(all_words, tmp_path / "pairs", min_confidence=0.5)[""]
+    rows = pq.read_table(tmp_path / "pairs").to_pylist()
+    given = dict(load(all_words["run"]).seed_keys_)
+    assert {row["x"] for row in rows if row["seed"]} == {row["x"] for row in rows if given.get(row["x"]) == row["y"]}
+    assert summary.seeds == sum(row["seed"] for row in rows) > 10
+    found = [row["confidence"] for row in rows if not row["seed"]]
+    assert summary.listed == len(found) + summary.seeds
+    assert summary.expected_right == pytest.approx(sum(found), rel=1e-5)
+
+
 def test_the_curve_gives_the_run_s_own_confidence(fitted):
     curve = fitted.confidence_curve_
     assert list(curve.margins) == sorted(curve.margins)
@@ -344,16 +355,19 @@ def test_more_slack_than_any_row_needs_is_not_given():
 
 def test_the_summary_says_which_rows_were_judged(capsys):
     import argparse
+    from dataclasses import fields, replace
 
     from kedge.cli.use.match import _print_summary
     from kedge.tasks.all_rows import MatchSummary
 
     arguments = argparse.Namespace(json=False, out="pairs", min_confidence=None)
-    _print_summary(arguments, MatchSummary(10, 10, 9, 10, 9.0, 2000, 0.95, 1000, 0.998, 7.5, 40), 1.0)
+    ten = MatchSummary(**{each.name: 10 for each in fields(MatchSummary)})
+    some = replace(ten, checked=2000, met=0.95, counted=1000, met_counted=0.998, probes=7.5, clusters=40)
+    _print_summary(arguments, some, 1.0)
     said = capsys.readouterr().out
     assert "99.8% of 1000 checked rows that probably have a counterpart met their nearest of all 10 rows of Y" in said
     assert "(95.0% of all 2000 checked rows); a row looks into 7.5 of 40 clusters" in said
-    _print_summary(arguments, MatchSummary(10, 10, 9, 10, 9.0, 2000, 0.95, 2000, 0.95, 7.5, 40), 1.0)
+    _print_summary(arguments, replace(some, counted=2000, met_counted=0.95), 1.0)
     assert "95.0% of 2000 checked rows met their nearest of all 10 rows of Y; a row" in capsys.readouterr().out
 
 

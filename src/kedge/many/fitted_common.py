@@ -76,13 +76,39 @@ class FittedCommonSpace(Parameters):
         found[both[:, first]] = both[:, second]
         return found
 
+    def groups_found(self) -> NDArray[np.bool_]:
+        """Which groups (g,) have two rows or more that the known tuples alone do not bring together."""
+        self._check_fitted()
+        tuples_of: dict[tuple[int, int], list[int]] = {}
+        for number, known in enumerate(self.seeds_.tolist()):
+            for place, row in enumerate(known):
+                if row >= 0:
+                    tuples_of.setdefault((place, row), []).append(number)
+        found = (self.groups_ >= 0).sum(axis=1) > 1
+        for number in np.flatnonzero(found).tolist():
+            rows = [(place, row) for place, row in enumerate(self.groups_[number].tolist()) if row >= 0]
+            reached, tuples = {rows[0]}, list(tuples_of.get(rows[0], ()))
+            while tuples:
+                new = {one for one in enumerate(self.seeds_[tuples.pop()].tolist()) if one in rows} - reached
+                tuples += [other for one in new for other in tuples_of[one]]
+                reached |= new
+            found[number] = len(reached) < len(rows)
+        return found
+
     def groups_frame(self) -> pd.DataFrame:
-        """The groups of two or more rows as a pandas DataFrame: `probability`, and a column of keys per member."""
+        """The groups of two or more rows as a pandas DataFrame: `probability`, and a column of keys per member.
+
+        `found` is false if the known tuples alone say so.
+        """
         self._check_fitted()
         with needing("frames need", "pandas", install="kedge[pandas]", otherwise=", or use group_keys_"):
             import pandas
         many = [number for number, keys in enumerate(self.group_keys_) if sum(key is not None for key in keys) > 1]
-        columns: dict[str, list[Any]] = {"probability": [float(self.group_probability_[number]) for number in many]}
+        found = self.groups_found()
+        columns: dict[str, list[Any]] = {
+            "probability": [float(self.group_probability_[number]) for number in many],
+            "found": [bool(found[number]) for number in many],
+        }
         for place, name in enumerate(self.members_):
             columns[name] = [self.group_keys_[number][place] for number in many]
         return pandas.DataFrame(columns)

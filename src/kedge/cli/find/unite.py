@@ -193,10 +193,10 @@ def _note_pair(first: str, second: str, verdict: str) -> None:
 
 def _print(common: CommonSpace, arguments: argparse.Namespace, seconds: float) -> None:
     """The result, for people or as JSON."""
-    from kedge.cli.output import print_answer, print_json, print_line, print_table, warn
+    from kedge.cli.output import counted, print_answer, print_json, print_line, print_table, warn
 
     health = common.health_
-    many = int(((common.groups_ >= 0).sum(axis=1) > 1).sum())
+    many, found = int(((common.groups_ >= 0).sum(axis=1) > 1).sum()), common.groups_found()
     if arguments.json:
         print_json(
             {
@@ -204,6 +204,7 @@ def _print(common: CommonSpace, arguments: argparse.Namespace, seconds: float) -
                 "members": list(common.members_),
                 "health": health,
                 "groups": many,
+                "groups_found": int(found.sum()),
                 "seconds": round(seconds, 2),
             }
         )
@@ -224,10 +225,10 @@ def _print(common: CommonSpace, arguments: argparse.Namespace, seconds: float) -
                 for one in health.each
             ],
         )
-        print_line(f"{many} groups of two rows or more in {arguments.out}")
-        for keys, sure in list(zip(common.group_keys_, common.group_probability_, strict=True))[
-            : min(many, _GROUPS_SHOWN)
-        ]:
+        known = f" besides {counted(many - int(found.sum()), 'known group')}" if many > found.sum() else ""
+        print_line(f"{counted(int(found.sum()), 'group')} of two rows or more found{known}, in {arguments.out}")
+        for number in found.nonzero()[0][:_GROUPS_SHOWN].tolist():
+            keys, sure = common.group_keys_[number], common.group_probability_[number]
             print_line(f"  {' = '.join(str(key) for key in keys if key is not None)}  ({sure:.2f})")
     for name, reason in health.left_out.items():
         warn(f"{name} is left out: {reason}")

@@ -126,7 +126,8 @@ def _common_lines(described: dict[str, Any]) -> list[tuple[str, str]]:
     lines = [("run by", f"kedge {described['kedge']}, random state {described['settings']['random_state']}")]
     for member in described["members"]:
         lines.append(("space", f"{member['name']}: {member['rows']} rows, {member['dimensions']} dimensions"))
-    lines.append(("found", f"{sizes['groups_of_many']} groups of two rows or more; {sizes['factors']} common factors"))
+    groups = f"{sizes['groups_of_many']} groups of two rows or more, known ones included"
+    lines.append(("found", f"{groups}; {sizes['factors']} common factors"))
     for name in ("map", "pairs"):
         lines.append((name, f"{health[name]['verdict']}: {health[name]['reason']}"))
     for one in health["each"]:

@@ -107,10 +107,14 @@ def _print_summary(arguments: argparse.Namespace, summary: MatchSummary, seconds
     if arguments.json:
         print_json({"out": str(arguments.out), **asdict(summary), "seconds": round(seconds, 3)})
         return 0
-    right = f" (about {summary.expected_right / summary.listed:.0%} right)" if summary.listed else ""
+    found = summary.listed - summary.seeds
+    right = f" (about {summary.expected_right / found:.0%} right)" if found else ""
     kind = "rows of X with their best partner" if arguments.min_confidence is None else "pairs"
+    besides_seeds = f" besides {summary.seeds} seeds" if summary.seeds else ""
     rate = (summary.rows_x + summary.rows_y) / max(seconds, 1e-9)
-    print_line(f"{summary.listed} {kind}{right} in {arguments.out}, {summary.mutual} of {summary.rows_x} rows mutual")
+    print_line(
+        f"{found} {kind}{besides_seeds}{right} in {arguments.out}, {summary.mutual} of {summary.rows_x} rows mutual"
+    )
     who, besides = "", ""
     if summary.counted < summary.checked:
         who = "that probably have a counterpart "

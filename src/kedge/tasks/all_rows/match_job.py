@@ -40,7 +40,9 @@ OnPass = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class MatchSummary:
-    """The result of a match: rows of either side, mutual pairs, listed pairs, and about how many of these are right.
+    """The result of a match: rows of either side, mutual pairs, and listed pairs.
+
+    `seeds` of the listed pairs are what the run was given; of the others, about `expected_right` are right.
 
     For `checked` rows of X the exact nearest row in Y is known; `met` is the share of them that have it among their
     candidates. `counted` of them, of which `met_counted` have, decided into how many clusters rows look: all, or only
@@ -52,6 +54,7 @@ class MatchSummary:
     rows_y: int
     mutual: int
     listed: int
+    seeds: int
     expected_right: float
     checked: int
     met: float
@@ -116,7 +119,8 @@ def match_all(
     )
     files = MatchFiles(ranked, folder / "hubness_x.npy", folder / "hubness_y.npy")
     _gather_hubness(files, buckets)
-    write = WritePairs(files, buckets, y, curve, min_confidence, pairs)
+    seeds = {str(left): str(right) for left, right in discovery.seed_keys_}
+    write = WritePairs(files, buckets, y, curve, seeds, min_confidence, pairs)
     run_pass(
         pairs,
         partial(pairs_file, pairs),
@@ -133,6 +137,7 @@ def match_all(
         y.rows,
         counts.mutual,
         counts.listed,
+        counts.seeds,
         counts.expected,
         len(has_met),
         float(has_met.mean()),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -73,11 +73,15 @@ class SendChoices:
 
 @dataclass(frozen=True)
 class PairCounts:
-    """Counts of rows of X: all, those in mutual pairs, those listed, and how many of these are expected to be right."""
+    """Counts of rows of X: all, those in mutual pairs, and those listed.
+
+    `seeds` of those listed have the partner that the run was given; `expected` of the others are probably right.
+    """
 
     rows: int
     mutual: int
     listed: int
+    seeds: int
     expected: float
 
     def __add__(self, other: PairCounts) -> PairCounts:
@@ -85,6 +89,7 @@ class PairCounts:
             self.rows + other.rows,
             self.mutual + other.mutual,
             self.listed + other.listed,
+            self.seeds + other.seeds,
             self.expected + other.expected,
         )
 
@@ -93,13 +98,15 @@ class PairCounts:
 class WritePairs:
     """Writes the pairs of all rows of X that chose a row in a bucket of Y to a Parquet file in `folder`.
 
-    With `min_confidence`, only mutual pairs with at least this confidence are listed.
+    With `min_confidence`, only mutual pairs with at least this confidence are listed. `seeds` has the key of Y that
+    the run was given for some keys of X.
     """
 
     files: MatchFiles
     buckets: Buckets
     y: RowRanges
     curve: ConfidenceCurve
+    seeds: Mapping[str, str]
     min_confidence: float | None
     folder: Path
 
@@ -121,6 +128,7 @@ class WritePairs:
         confidence = self.curve.confidence(margin, claimed[place])
         confidence[partner < 0] = 0
         keys = self.y.keys((begin, end)).take(pa.array(place, mask=partner < 0))
+        seed = self._are_seeds(choices["x"], keys)
         pairs = pa.table(
             {
                 "x": choices["x"],
@@ -129,16 +137,30 @@ class WritePairs:
                 "margin": margin,
                 "mutual": mutual,
                 "confidence": confidence,
+                "seed": seed,
             }
         )
         listed = np.ones(len(row), dtype=bool)
         if self.min_confidence is not None:
             listed = mutual & (confidence >= np.float32(self.min_confidence))
             pairs = pairs.filter(pa.array(listed))
-        counts = PairCounts(len(row), int(mutual.sum()), int(listed.sum()), float(confidence[listed].sum()))
+        found = confidence[listed & ~seed]
+        counts = PairCounts(
+            len(row), int(mutual.sum()), int(listed.sum()), int((listed & seed).sum()), float(found.sum())
+        )
         with atomic_path(pairs_file(self.folder, bucket)) as temporary:
             pq.write_table(pairs.replace_schema_metadata({_COUNTS: json.dumps(asdict(counts))}), temporary)
         return bucket
+
+    def _are_seeds(self, keys_x: Any, keys_y: Any) -> NDArray[np.bool_]:
+        """Which pairs of keys (n,) the run was given."""
+        pa, _ = import_pyarrow()
+        import pyarrow.compute as pc
+
+        of_x, of_y = (pa.array(keys, pa.string()) for keys in (self.seeds.keys(), self.seeds.values()))
+        given = of_y.take(pc.index_in(keys_x, value_set=of_x).combine_chunks())
+        same: NDArray[np.bool_] = pc.equal(given, keys_y).fill_null(False).to_numpy(zero_copy_only=False)
+        return same
 
 
 def counts_in(path: Path) -> PairCounts:
