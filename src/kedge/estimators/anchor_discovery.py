@@ -79,8 +79,8 @@ class AnchorDiscovery(FittedDiscovery):
         Mutual pairs that are less probable than this are not listed; their rows have no match. To change it after
         fitting, use `with_min_confidence`.
     disjoint : bool
-        Whether the spaces are known to share no items but the seeds: no pairs are looked for, and the map is found
-        without relying on any. The map is found that way in any case if hardly any row recognises its counterpart.
+        Whether the spaces are known to have no items in common except the seeds: no pairs are looked for, and the map
+        is found without relying on any. It is found that way in any case if hardly any row recognises its counterpart.
     memory_budget : int
         Bytes for the temporaries of matching; normalised copies of the spaces and, with few seeds, fingerprints (about
         16 kB for each of at most 20,000 rows per side) come on top.

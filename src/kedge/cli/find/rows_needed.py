@@ -47,8 +47,8 @@ def rows_needed(share: float, dimensions: int) -> int:
     `dimensions` are those of the space that has fewer.
     """
     runs = sorted((run for run in RUNS if run.share == share), key=lambda run: run.rows / run.dimensions, reverse=True)
-    *_, fewest = takewhile(lambda run: run.reached >= ENOUGH, runs)
-    return 100 * round(fewest.rows / fewest.dimensions * dimensions / 100)
+    *_, smallest = takewhile(lambda run: run.reached >= ENOUGH, runs)
+    return 100 * round(smallest.rows / smallest.dimensions * dimensions / 100)
 
 
 def advice_on_rows(rows: int, dimensions: int) -> str:

@@ -81,9 +81,11 @@ Exit code 3: RUN is written, but the map is not ok, or a space was left out.""",
         help="group rows that are one item with at least this probability (0.5)",
     )
     parser.add_argument(
-        "--disjoint", action="store_true", help="the spaces share no items but the seeds: look for no groups"
+        "--disjoint",
+        action="store_true",
+        help="the spaces have no items in common except the seeds: look for no groups",
     )
-    parser.add_argument("--ignore-verdict", action="store_true", help="exit with 0 whatever the verdicts are")
+    parser.add_argument("--ignore-verdict", action="store_true", help="exit with 0 regardless of the verdicts")
     add_limit(parser)
     add_random_state(parser)
     parser.set_defaults(**dict.fromkeys(_FOR_NEW_RUNS))  # None tells what is not given from what is

@@ -45,7 +45,7 @@ If what is listed is not ok for a lexicon, the exit code is 3; the table is writ
     parser.add_argument("--top", metavar="N", type=positive, default=3, help="at most N translations per row (3)")
     add_known(parser, purpose="calibrate by these pairs as well")
     add_pair_reading(parser)
-    parser.add_argument("--ignore-verdict", action="store_true", help="exit with 0 whatever the verdict is")
+    parser.add_argument("--ignore-verdict", action="store_true", help="exit with 0 regardless of the verdict")
     add_device(parser)
     add_limit(parser)
 

@@ -32,16 +32,16 @@ def repair(arguments: argparse.Namespace, found: Audit) -> dict[str, Any]:
     discovery = load(arguments.repair)
     dims = discovery.map_.dims[::-1] if arguments.back else discovery.map_.dims
     foreign_keys = [str(key) for key in found.foreign_keys]
-    strangers = read_embeddings(arguments.store, keys=foreign_keys).vectors
-    if dims != (strangers.shape[1],) * 2:
+    foreign_rows = read_embeddings(arguments.store, keys=foreign_keys).vectors
+    if dims != (foreign_rows.shape[1],) * 2:
         raise InputError(
-            f"--repair: the run maps {dims[0]} dimensions to {dims[1]}, and the store has {strangers.shape[1]}"
+            f"--repair: the run maps {dims[0]} dimensions to {dims[1]}, and the store has {foreign_rows.shape[1]}"
         )
 
     def translated(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
         return np.asarray(discovery.translate(vectors, back=arguments.back, scale="raw"), dtype=np.float32)
 
-    before, after = (found.likeness_to_main(rows) for rows in (strangers, translated(strangers)))
+    before, after = (found.likeness_to_main(rows) for rows in (foreign_rows, translated(foreign_rows)))
     if after < max(_MIN_LIKENESS, 2 * before):
         raise InputError(
             f"--repair: translated by this run, the foreign rows are no more like the others ({after:.2f} after, "
@@ -57,7 +57,7 @@ def repair(arguments: argparse.Namespace, found: Audit) -> dict[str, Any]:
 
     note = {"repaired": str(arguments.store), "run": arguments.repair.name, "kedge": __version__}
     with open_store(arguments.store) as source, open_store(arguments.to) as target:
-        result = migrate(source, target, only_foreign, note, (strangers.shape[1],) * 2)
+        result = migrate(source, target, only_foreign, note, (foreign_rows.shape[1],) * 2)
     return {
         "translated": int(found.foreign.sum()),
         "kept": int((~found.foreign).sum()),
