@@ -10,6 +10,7 @@ import sys
 import numpy as np
 import pytest
 
+import kedge
 from kedge import Embeddings, InputError, write_embeddings
 from kedge.spaces.stores import NOTE, Batch, Description, open_store
 from kedge.spaces.stores import buffer as row_buffer
@@ -234,3 +235,22 @@ def test_a_file_without_rows_is_finished(tmp_path):
         store.create(Description(0, DIM))
         assert store.describe().rows == 0
         assert store.fetch(["a"]).vectors.shape == (0, DIM)
+
+
+@pytest.mark.parametrize(
+    ("about", "why"),
+    [
+        ("garbage", "is not as kedge wrote it"),
+        ("[1, 2]", "is not as kedge wrote it"),
+        ('{"dim": 1e308, "metric": null, "metadata": {}, "id_type": "str"}', "is not as kedge wrote it"),
+        ('{"dim": 4, "metric": null, "metadata": [], "id_type": "str"}', "is not as kedge wrote it"),
+        ('{"dim": 2147483647, "metric": null, "metadata": {}, "id_type": "str", "fields": null}', "vectors of 4"),
+    ],
+)
+def test_a_damaged_description_of_a_folder_is_refused_in_a_line(tmp_path, about, why):
+    """It must not decide how much memory is taken."""
+    place = f"parquet:{tmp_path / 'folder'}"
+    write_embeddings(Embeddings(["a", "b"], np.ones((2, DIM), dtype=np.float32), "x"), place)
+    (tmp_path / "folder" / "_kedge.json").write_text(about)
+    with pytest.raises(InputError, match=f"_kedge.json: .*{why}"):
+        kedge.read_embeddings(place)

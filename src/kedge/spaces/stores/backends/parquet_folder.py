@@ -177,7 +177,17 @@ class ParquetStore(Store):
     def _about(self) -> dict[str, Any]:
         """What `create` wrote about the folder; empty if kedge did not create it."""
         path = self._folder / _ABOUT
-        return json.loads(path.read_text()) if path.is_file() else {}
+        if not path.is_file():
+            return {}
+        try:
+            about: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            dim, metadata = about["dim"], about["metadata"]
+            sound = type(dim) is int and dim > 0 and isinstance(metadata, dict) and {"metric", "id_type"} <= set(about)
+        except (ValueError, KeyError, TypeError, RecursionError):
+            sound = False
+        if not sound:
+            raise InputError(f"{path}: is not as kedge wrote it; delete the folder, or migrate into another")
+        return about
 
     @cached_property
     def _typed(self) -> set[str]:
@@ -201,13 +211,18 @@ class ParquetStore(Store):
 
     @cached_property
     def _dim(self) -> int:
-        if self._about:
-            return int(self._about["dim"])
+        stated = self._about.get("dim")
         for part in self._parts():
             columns = self._columns_in(part)
             for rows in _batches(part, 1000, columns.names):
-                return dim_of(rows[columns.vector])
-        return 0
+                found = dim_of(rows[columns.vector])
+                if stated not in (None, found):
+                    raise InputError(
+                        f"{self._folder / _ABOUT}: says that vectors have {stated} dimensions, but {part.name} holds "
+                        f"vectors of {found}; delete the folder, or migrate into another"
+                    )
+                return found
+        return stated or 0
 
     def _places(self) -> dict[Id, Path]:
         """The file of each id."""
