@@ -17,7 +17,7 @@ from uuid import NAMESPACE_OID, uuid5
 import numpy as np
 import pytest
 
-from kedge import InputError
+from kedge import Embeddings, InputError, read_embeddings, write_embeddings
 from kedge.spaces.stores import Batch, Description, open_store
 
 DIM = 4
@@ -331,3 +331,19 @@ def test_ids_that_share_a_point_repeat(address, tmp_path):
         assert done.complete
         assert (done.rows, done.written, done.repeated) == (3, 3, 1)
         assert {name for batch in target.read(5) for name in batch.ids} == {"x", "y", f"{same}-2"}
+
+
+def test_a_shard_whose_creation_was_killed_is_made_anew(tmp_path):
+    """The engine cannot open a folder that has segments, but neither its configuration nor a whole one."""
+    pytest.importorskip("qdrant_edge", reason="needs qdrant-edge-py: pip install 'kedge[qdrant-edge]'")
+    half, other = (tmp_path / name for name in ("half", "other"))
+    for folder in (half, other):
+        (folder / "segments" / "0b1d").mkdir(parents=True)
+        (folder / "segments" / "0b1d" / "part").write_bytes(b"x")
+    (half / "kedge.json").write_text("{}")
+    space = Embeddings(["a", "b"], np.eye(2, 4, dtype=np.float32))
+    write_embeddings(space, f"qdrant-edge:{half}")
+    assert set(read_embeddings(f"qdrant-edge:{half}").keys) == {"a", "b"}
+    with pytest.raises(InputError):  # not kedge's: it stays as it is
+        write_embeddings(space, f"qdrant-edge:{other}")
+    assert (other / "segments" / "0b1d" / "part").read_bytes() == b"x"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,9 @@ class QdrantEdgeStore(Store):
         """Whether the folder holds a shard."""
         if self._folder.exists() and not self._folder.is_dir():
             raise InputError(f"{self.address}: a folder is needed, {str(self._folder)!r} is a file")
-        return (self._folder / "segments").is_dir()
+        whole = (self._folder / _CONFIG).is_file() or any((self._folder / "segments").glob("*/segment.json"))
+        # Without either, a folder of kedge's is what a killed creation left; another's is the engine's to judge.
+        return whole or ((self._folder / "segments").is_dir() and not (self._folder / _METADATA).is_file())
 
     def describe(self) -> Description:
         """Describe the shard."""
@@ -87,6 +90,9 @@ class QdrantEdgeStore(Store):
     def create(self, like: Description) -> None:
         """Create the shard, with the metric of `like`. With cosine, Qdrant normalises vectors to unit norm."""
         self._folder.mkdir(parents=True, exist_ok=True)
+        if (self._folder / _METADATA).is_file() and not self.exists():  # left by a creation that was killed
+            for part in ("segments", "wal"):
+                shutil.rmtree(self._folder / part, ignore_errors=True)
         with atomic_path(self._folder / _METADATA) as temporary:
             temporary.write_text(json.dumps(dict(like.metadata)), "utf-8")
         params = EdgeVectorParams(like.dim, getattr(Distance, DISTANCES[like.metric or "cosine"]))
