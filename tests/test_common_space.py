@@ -45,7 +45,7 @@ def test_groups_hold_the_rows_of_one_item(common, three_spaces):
     sizes = (common.groups_ >= 0).sum(axis=1)
     assert (np.diff(sizes) <= 0).all()
     frame = common.groups_frame()
-    assert list(frame.columns) == ["probability", *NAMES]
+    assert list(frame.columns) == ["probability", "found", *NAMES]
     assert len(frame) == (sizes > 1).sum()
 
 
