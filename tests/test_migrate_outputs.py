@@ -12,7 +12,7 @@ import pytest
 
 import kedge
 from kedge.cli.main import main
-from kedge.cli.use.translate import require_apart
+from kedge.cli.output_files import require_apart
 from kedge.errors import InputError
 from kedge.spaces.stores import Address
 from kedge.spaces.stores.address import is_address

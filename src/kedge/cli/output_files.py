@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,12 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from kedge.spaces import Embeddings
+    from kedge.spaces.stores import Address
+
+# Kinds of stores of which one place holds several, by name.
+_HOLD_SEVERAL = ("chroma", "lancedb", "qdrant", "pgvector", "sqlite-vec")
+# What kedge and SQLite keep beside a file, under its name and this.
+_BESIDE = (".kedge.json", "-journal", "-shm", "-wal")
 
 
 def require_free(arguments: argparse.Namespace, option: str = "out", *, allowed_by: str = "overwrite") -> None:
@@ -48,6 +54,56 @@ def require_free_space(arguments: argparse.Namespace) -> None:
     if isinstance(arguments.out, Path):
         require_writable(arguments.out)
     require_free(arguments)
+
+
+def require_apart(inputs: Sequence[Path | Address], outputs: Sequence[Path | Address | None]) -> None:
+    """Refuse an output that would replace or spoil an input or an earlier output, before any work.
+
+    `require_free` compares files that exist. Here they need not exist yet, and a store is all the files that it keeps.
+    """
+    from kedge.errors import InputError
+
+    given = [out for out in outputs if out is not None]
+    for number, out in enumerate(given):
+        for other in inputs:
+            if _spoils(out, other):
+                raise InputError(f"{out}: is also read here, and is not overwritten; choose another name")
+        for other in given[:number]:
+            if _spoils(out, other):
+                raise InputError(f"{out}: is also written here, for {other}; choose another name")
+
+
+def _spoils(out: Path | Address, other: Path | Address) -> bool:
+    """Whether writing one place would replace or spoil the other."""
+    from kedge.spaces.stores import Address
+
+    mine, others = _files_of(out), _files_of(other)
+    if isinstance(out, Address) and isinstance(other, Address) and {out.kind, other.kind} <= set(_HOLD_SEVERAL):
+        there = out.place == other.place if out.is_url else mine == others
+        return there and (out.kind, out.name) == (other.kind, other.name)
+    if mine & others:
+        return True
+    if isinstance(out, Address):  # a folder of Parquet files is replaced as a whole
+        return out.kind == "parquet" and any(path.is_relative_to(folder) for path in others for folder in mine)
+    inside = isinstance(other, Address) and any(path.is_relative_to(folder) for path in mine for folder in others)
+    return inside and (out.exists() or out.suffix.lower() in (".parquet", ".json"))
+
+
+def _files_of(place: Path | Address) -> set[Path]:
+    """The files that are kept under a name, whether they exist or not, or the folder of a store."""
+    from kedge.spaces.files import files_written, split_name
+    from kedge.spaces.formats.npy import key_file
+
+    if isinstance(place, Path):
+        path = split_name(place)[0]
+        found = files_written(path)
+    elif place.is_url:
+        return set()
+    else:
+        path = Path(place.place)
+        found = [path, key_file(path)] if place.kind == "faiss" else [path]
+    beside = [Path(f"{path}{end}") for end in _BESIDE]
+    return {Path(os.path.realpath(each)) for each in (*found, *beside)}  # raises nothing, even for circular links
 
 
 def _holds_something(path: Path) -> bool:

@@ -96,13 +96,10 @@ def answer_searching(judged: Judgement, chosen: ChosenMap, recognition: Recognit
     that of all rows, which the answer for pairs reports, too: one figure for one thing.
     """
     tested = "known" if chosen.by_known else "known and found" if seeds else "found"
-    answer, measured = judged.answer, _describe_search(chosen, tested)
-    score = max(chosen.mrr or 0.0, chosen.overlap or 0.0)
-    verdict: Verdict = "ok" if score >= _SEARCH_OK else "uncertain" if score >= _SEARCH_UNCERTAIN else "failed"
+    by_pairs = _answer_by_pairs(chosen, tested)
     if chosen.by_known:
-        return Answer(
-            score, verdict, f"{measured}.", _SEARCH_ADVICE[verdict], f"{chosen.tested:,} held-out {tested} pairs"
-        )
+        return by_pairs
+    answer, verdict = judged.answer, by_pairs.verdict
     reason, basis = answer.reason, _basis_of(judged)
     if judged.significant and answer.verdict == "ok" and judged.known_rank is None:
         reason = _describe_recognised(judged.recognition, recognition)
@@ -110,9 +107,21 @@ def answer_searching(judged: Judgement, chosen: ChosenMap, recognition: Recognit
         return replace(answer, reason=reason, basis=basis)
     if chosen.mrr is None:
         return replace(answer, reason=reason, basis=basis, advice=_SEARCH_ADVICE["ok"])
-    reason, basis = f"{reason} {measured}.", f"{basis}; {chosen.tested:,} held-out {tested} pairs"
-    score = answer.score if verdict == "ok" else min(score, answer.score)
-    return Answer(score, verdict, reason, _SEARCH_ADVICE[verdict], basis)
+    score = answer.score if verdict == "ok" else min(by_pairs.score, answer.score)
+    return replace(by_pairs, score=score, reason=f"{reason} {by_pairs.reason}", basis=f"{basis}; {by_pairs.basis}")
+
+
+def answer_by_known(chosen: ChosenMap) -> Answer:
+    """Whether one can search with a map, as measured on known pairs."""
+    return _answer_by_pairs(chosen, "known")
+
+
+def _answer_by_pairs(chosen: ChosenMap, tested: str) -> Answer:
+    """What the pairs that a map was tested on, of the kind `tested`, say by themselves."""
+    score = max(chosen.mrr or 0.0, chosen.overlap or 0.0)
+    verdict: Verdict = "ok" if score >= _SEARCH_OK else "uncertain" if score >= _SEARCH_UNCERTAIN else "failed"
+    basis = f"{chosen.tested:,} held-out {tested} pairs"
+    return Answer(score, verdict, f"{_describe_search(chosen, tested)}.", _SEARCH_ADVICE[verdict], basis)
 
 
 def _basis_of(judged: Judgement) -> str:

@@ -113,7 +113,6 @@ def run(arguments: argparse.Namespace) -> int:
     from kedge.cli import output_files
     from kedge.cli.change_model.routes import find_route
     from kedge.cli.output import note
-    from kedge.cli.use.translate import require_apart
     from kedge.errors import InputError
     from kedge.spaces.stores import open_store
     from kedge.spaces.stores.migration import migrate, require_fitting, require_free, require_own_ids
@@ -122,7 +121,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.source == arguments.target:
         raise InputError(f"{arguments.target}: source and target are the same store")
-    require_apart([arguments.source, arguments.run_folder], [arguments.target, arguments.skip_bad])
+    output_files.require_apart([arguments.source, arguments.run_folder], [arguments.target, arguments.skip_bad])
     if arguments.engine:
         return _migrate_in_batches(arguments)
     if arguments.ray or arguments.workers:

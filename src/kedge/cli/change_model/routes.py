@@ -7,7 +7,6 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -97,15 +96,14 @@ def between_two(arguments: argparse.Namespace, source: str) -> Route:
 
 def _answer_back(discovery: AnchorDiscovery) -> Answer:
     """Whether one can search X with rows of Y: if known pairs decide, those that tested the map back."""
-    from kedge.judging.answers import answer_searching
+    from kedge.judging.answers import answer_by_known
     from kedge.models.maps.choosing import ChosenMap
 
     forward, scores = discovery.health_.searching, dict(discovery.map_scores_["map_back"])
     if not (scores["by_known"] and discovery.map_scores_["map"]["by_known"]):
         return forward
     chosen = ChosenMap(discovery.map_back_, label=scores.pop("kind"), **scores)
-    unused: Any = SimpleNamespace(answer=forward)  # where known pairs decide, how rows recognise each other does not
-    answer = answer_searching(unused, chosen, unused, chosen.tested)
+    answer = answer_by_known(chosen)
     return replace(answer, reason=f"From Y to X: {answer.reason}")
 
 

@@ -56,8 +56,7 @@ common:    what a run by `kedge unite` has instead, compared in the same way, be
 
 def run(arguments: argparse.Namespace) -> int:
     """Project and write."""
-    from kedge.cli.output_files import require_free_space, write_derived
-    from kedge.cli.use.translate import require_apart
+    from kedge.cli.output_files import require_apart, require_free_space, write_derived
     from kedge.errors import InputError
     from kedge.estimators import load
     from kedge.runs.description import holds_common_space

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,16 +14,11 @@ if TYPE_CHECKING:
     from kedge.estimators import AnchorDiscovery
     from kedge.models.translation_trust import Trust
     from kedge.spaces import Embeddings
-    from kedge.spaces.stores import Address
 
 # Mean lengths this close to 1 are unit length.
 _TOLERANCE = 0.01
 # What a service might require before it relies on a translation.
 _TRUSTED, _FAMILIAR = 0.9, 0.02
-# Kinds of stores of which one place holds several, by name.
-_SHARED = ("chroma", "lancedb", "qdrant", "pgvector", "sqlite-vec")
-# What kedge and SQLite keep beside a file, under its name and this.
-_BESIDE = (".kedge.json", "-journal", "-shm", "-wal")
 
 
 def add_parser(commands: Any) -> None:
@@ -79,7 +72,7 @@ def add_direction_and_scale(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Translate and write."""
-    from kedge.cli.output_files import require_free, require_free_space, write_derived
+    from kedge.cli.output_files import require_apart, require_free, require_free_space, write_derived
     from kedge.errors import InputError
     from kedge.estimators import load
     from kedge.many.common_space import CommonSpace
@@ -111,56 +104,6 @@ def run(arguments: argparse.Namespace) -> int:
             raise InputError("--trust: is about vectors of X, and --back translates those of Y; omit one of the two")
         _write_trust(arguments.trust, space, discovery.trust(space, kind=arguments.kind))
     return write_derived(arguments, space, vectors, "translated vectors")
-
-
-def require_apart(inputs: Sequence[Path | Address], outputs: Sequence[Path | Address | None]) -> None:
-    """Refuse an output that would replace or spoil an input or an earlier output, before any work.
-
-    `require_free` compares files that exist. Here they need not exist yet, and a store is all the files that it keeps.
-    """
-    from kedge.errors import InputError
-
-    given = [out for out in outputs if out is not None]
-    for number, out in enumerate(given):
-        for other in inputs:
-            if _spoils(out, other):
-                raise InputError(f"{out}: is also read here, and is not overwritten; choose another name")
-        for other in given[:number]:
-            if _spoils(out, other):
-                raise InputError(f"{out}: is also written here, for {other}; choose another name")
-
-
-def _spoils(out: Path | Address, other: Path | Address) -> bool:
-    """Whether writing one place would replace or spoil the other."""
-    from kedge.spaces.stores import Address
-
-    mine, others = _files_of(out), _files_of(other)
-    if isinstance(out, Address) and isinstance(other, Address) and {out.kind, other.kind} <= set(_SHARED):
-        there = out.place == other.place if out.is_url else mine == others
-        return there and (out.kind, out.name) == (other.kind, other.name)
-    if mine & others:
-        return True
-    if isinstance(out, Address):  # a folder of Parquet files is replaced as a whole
-        return out.kind == "parquet" and any(path.is_relative_to(folder) for path in others for folder in mine)
-    inside = isinstance(other, Address) and any(path.is_relative_to(folder) for path in mine for folder in others)
-    return inside and (out.exists() or out.suffix.lower() in (".parquet", ".json"))
-
-
-def _files_of(place: Path | Address) -> set[Path]:
-    """The files that are kept under a name, whether they exist or not, or the folder of a store."""
-    from kedge.spaces.files import files_written, split_name
-    from kedge.spaces.formats.npy import key_file
-
-    if isinstance(place, Path):
-        path = split_name(place)[0]
-        found = files_written(path)
-    elif place.is_url:
-        return set()
-    else:
-        path = Path(place.place)
-        found = [path, key_file(path)] if place.kind == "faiss" else [path]
-    beside = [Path(f"{path}{end}") for end in _BESIDE]
-    return {Path(os.path.realpath(each)) for each in (*found, *beside)}  # raises nothing, even for circular links
 
 
 def _write_trust(path: Path, space: Embeddings, trust: Trust) -> None:
